@@ -1,0 +1,1 @@
+"""Wave operations to LLVM IR for AMD GPUs."""

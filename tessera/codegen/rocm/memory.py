@@ -1,0 +1,88 @@
+"""Global and LDS addresses, bounded loads and stores of pieces of rows, as LLVM IR."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tessera.codegen.llvm_text import FunctionEmitter
+
+GLOBAL = "ptr addrspace(1)"
+LDS = "ptr addrspace(3)"
+
+
+@dataclass(frozen=True)
+class RowPiece:
+    """`count` consecutive elements of one row in global memory, in elements from a uniform base.
+
+    `offset` is the element offset of the row's start (i32), `column` the first column (i32).
+    `row_valid` (i1 or None) turns the whole piece to zeros; columns at or past `column_limit`
+    (i32 or None) are zeros. Nothing invalid is read: such lanes read the row's first element.
+    """
+
+    pointer: str
+    offset: str
+    column: str
+    count: int
+    alignment: int
+    bits: int
+    row_valid: str | None = None
+    column_limit: str | None = None
+
+
+def global_address(emitter: FunctionEmitter, pointer: str, elements: str, bits: int) -> str:
+    """Address `elements` (i32, unsigned) past a uniform pointer: scalar base, 32-bit offset."""
+    shift = (bits // 8).bit_length() - 1
+    offset = emitter.assign(f"shl nuw i32 {elements}, {shift}") if shift else elements
+    wide = emitter.assign(f"zext i32 {offset} to i64")
+    return emitter.assign(f"getelementptr inbounds i8, {GLOBAL} {pointer}, i64 {wide}")
+
+
+def load_row_piece(emitter: FunctionEmitter, piece: RowPiece) -> str:
+    """Load a RowPiece as one integer vector, in steps that the alignment allows."""
+    step = min(piece.count, max(1, piece.alignment * 8 // piece.bits))
+    parts = [_load_step(emitter, piece, first, step) for first in range(0, piece.count, step)]
+    return concatenate(emitter, parts, step, f"i{piece.bits}")
+
+
+def _load_step(emitter: FunctionEmitter, piece: RowPiece, first: int, step: int) -> str:
+    column = emitter.assign(f"add i32 {piece.column}, {first}") if first else piece.column
+    valid = piece.row_valid
+    if piece.column_limit is not None:
+        inside = emitter.assign(f"icmp slt i32 {column}, {piece.column_limit}")
+        valid = inside if valid is None else emitter.assign(f"and i1 {valid}, {inside}")
+        column = emitter.assign(f"select i1 {inside}, i32 {column}, i32 0")
+    elements = emitter.assign(f"add i32 {piece.offset}, {column}")
+    address = global_address(emitter, piece.pointer, elements, piece.bits)
+    type_ = f"<{step} x i{piece.bits}>"
+    alignment = min(piece.alignment, step * piece.bits // 8)
+    loaded = emitter.assign(f"load {type_}, {GLOBAL} {address}, align {alignment}")
+    if valid is None:
+        return loaded
+    return emitter.assign(f"select i1 {valid}, {type_} {loaded}, {type_} zeroinitializer")
+
+
+def concatenate(emitter: FunctionEmitter, parts: list[str], width: int, element: str) -> str:
+    """Join equally long vectors pairwise into one; the number of parts is a power of two."""
+    while len(parts) > 1:
+        mask = ", ".join(f"i32 {index}" for index in range(2 * width))
+        type_ = f"<{width} x {element}>"
+        parts = [
+            emitter.assign(
+                f"shufflevector {type_} {parts[i]}, {type_} {parts[i + 1]}, "
+                f"<{2 * width} x i32> <{mask}>"
+            )
+            for i in range(0, len(parts), 2)
+        ]
+        width *= 2
+    return parts[0]
+
+
+def lds_address(emitter: FunctionEmitter, lds: str, elements: str, bits: int) -> str:
+    """Address of an element of an LDS tile (i32 element index)."""
+    return emitter.assign(f"getelementptr inbounds i{bits}, {LDS} {lds}, i32 {elements}")
+
+
+def multiply_add(emitter: FunctionEmitter, row: str, stride: str | int, column: str) -> str:
+    """row * stride + column in i32."""
+    product = emitter.assign(f"mul i32 {row}, {stride}")
+    return emitter.assign(f"add i32 {product}, {column}")
