@@ -111,8 +111,8 @@ class StageOp(IRDLOperation):
     """Read one tile from global memory into the registers of the workgroup's threads.
 
     Tile element (r, c) is at `pointer[r * stride + c]`. Rows at or past `row_limit` repeat the last
-    valid row, or are zero with `zero_rows`; columns at or past `column_limit` are zero. Nothing
-    outside the limits is read. `alignment` is in bytes, of every row's start. `order`, for the
+    valid row, or are zero with `zero_rows`; columns at or past `column_limit` are zero, or with
+    `any_columns` anything. Nothing outside the limits is read; a limit is at least 1. `alignment` is in bytes, of every row's start. `order`, for the
     transposed arrangement, lists which row of each group of len(order) comes at which place.
     """
 
@@ -123,6 +123,7 @@ class StageOp(IRDLOperation):
     column_limit = opt_operand_def(i32)
     result = result_def(StagedType)
     zero_rows = opt_attr_def(UnitAttr)
+    any_columns = opt_attr_def(UnitAttr)
     alignment = attr_def(IntegerAttr)
     threads = attr_def(IntegerAttr)
     order = opt_attr_def(DenseArrayBase)
@@ -139,6 +140,7 @@ class StageOp(IRDLOperation):
         row_limit: SSAValue | None = None,
         column_limit: SSAValue | None = None,
         zero_rows: bool = False,
+        any_columns: bool = False,
         order: Sequence[int] | None = None,
     ) -> None:
         attributes: dict[str, Attribute] = {
@@ -147,6 +149,8 @@ class StageOp(IRDLOperation):
         }
         if zero_rows:
             attributes["zero_rows"] = UnitAttr()
+        if any_columns:
+            attributes["any_columns"] = UnitAttr()
         if order is not None:
             attributes["order"] = DenseArrayBase.from_list(i64, list(order))
         super().__init__(

@@ -16,7 +16,8 @@ class RowPiece:
 
     `offset` is the element offset of the row's start (i32), `column` the first column (i32).
     `row_valid` (i1 or None) turns the whole piece to zeros; columns at or past `column_limit`
-    (i32 or None) are zeros. Nothing invalid is read: such lanes read the row's first element.
+    (i32 or None) are zeros, or anything unless `zero_columns`. Nothing invalid is read: such lanes
+    read the row's first element.
     """
 
     pointer: str
@@ -27,6 +28,7 @@ class RowPiece:
     bits: int
     row_valid: str | None = None
     column_limit: str | None = None
+    zero_columns: bool = True
 
 
 def global_address(emitter: FunctionEmitter, pointer: str, elements: str, bits: int) -> str:
@@ -49,7 +51,8 @@ def _load_step(emitter: FunctionEmitter, piece: RowPiece, first: int, step: int)
     valid = piece.row_valid
     if piece.column_limit is not None:
         inside = emitter.assign(f"icmp slt i32 {column}, {piece.column_limit}")
-        valid = inside if valid is None else emitter.assign(f"and i1 {valid}, {inside}")
+        if piece.zero_columns:
+            valid = inside if valid is None else emitter.assign(f"and i1 {valid}, {inside}")
         column = emitter.assign(f"select i1 {inside}, i32 {column}, i32 0")
     elements = emitter.assign(f"add i32 {piece.offset}, {column}")
     address = global_address(emitter, piece.pointer, elements, piece.bits)

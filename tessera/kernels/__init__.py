@@ -1,0 +1,1 @@
+"""Directives to wave programs: the kernel generators and their schedules."""

@@ -1,0 +1,163 @@
+"""Problem sizes, dtypes and chip facts to tile sizes and wave counts, as frozen table rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from tessera.errors import OptionError, ResourceError, supported
+from tessera.targets import Target
+
+INSTRUCTION_TILE = 16
+MAX_HEAD_DIM = 256
+LDS_PADDING = 8
+"""Elements added to each LDS row so that 128-bit reads of 16 rows touch all banks evenly."""
+
+
+@dataclass(frozen=True)
+class GemmSchedule:
+    """Tiling of one matmul kernel.
+
+    A wave computes `mt` x `nt` instruction tiles, a workgroup `waves_m` x `waves_n` waves; the
+    contracted axis goes through LDS in slices of `block_k`. `block_k` 0 reads operands straight
+    from global memory into registers, one instruction tile deep.
+    """
+
+    mt: int
+    nt: int
+    waves_m: int
+    waves_n: int
+    block_k: int
+
+    def __post_init__(self) -> None:
+        if min(self.mt, self.nt, self.waves_m, self.waves_n) < 1 or self.block_k < 0:
+            raise OptionError(f"{self}: tiles and waves must be at least 1, block_k at least 0")
+        if self.block_k % INSTRUCTION_TILE:
+            raise OptionError(f"block_k = {self.block_k} is not a multiple of {INSTRUCTION_TILE}")
+        if self.threads > 1024:
+            raise OptionError(f"{self}: {self.threads} threads; a workgroup has at most 1024")
+
+    @property
+    def threads(self) -> int:
+        """Threads of one workgroup."""
+        return 32 * self.waves_m * self.waves_n
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of the result that one workgroup computes."""
+        return INSTRUCTION_TILE * self.mt * self.waves_m
+
+    @property
+    def tile_n(self) -> int:
+        """Columns of the result that one workgroup computes."""
+        return INSTRUCTION_TILE * self.nt * self.waves_n
+
+    def lds_bytes(self, element_bytes: int = 2) -> int:
+        """Local memory of one workgroup."""
+        if not self.block_k:
+            return 0
+        return (self.tile_m + self.tile_n) * (self.block_k + LDS_PADDING) * element_bytes
+
+
+GEMM_SCHEDULES: Mapping[str, GemmSchedule] = MappingProxyType(
+    {
+        "one_wave": GemmSchedule(mt=1, nt=1, waves_m=1, waves_n=1, block_k=0),
+        "one_wave_2x4": GemmSchedule(mt=2, nt=4, waves_m=1, waves_n=1, block_k=0),
+        "32x32": GemmSchedule(mt=1, nt=1, waves_m=2, waves_n=2, block_k=32),
+        "64x64": GemmSchedule(mt=2, nt=2, waves_m=2, waves_n=2, block_k=32),
+        "128x64": GemmSchedule(mt=4, nt=2, waves_m=2, waves_n=2, block_k=32),
+        "64x128": GemmSchedule(mt=2, nt=4, waves_m=2, waves_n=2, block_k=32),
+        "128x128": GemmSchedule(mt=4, nt=4, waves_m=2, waves_n=2, block_k=32),
+        "256x128": GemmSchedule(mt=4, nt=4, waves_m=4, waves_n=2, block_k=32),
+    }
+)
+"""Every matmul schedule that is offered, by name; `one_wave` is the simplest rung."""
+
+
+def gemm_schedule(
+    target: Target, dtype: str, m: int | None, n: int | None, k: int | None
+) -> GemmSchedule:
+    """The schedule for sizes m, n, k (None while unknown): the largest tile that fills the chip."""
+    target.matrix_core(dtype)
+    if m is None or n is None:
+        return GEMM_SCHEDULES["128x128"]
+    for name in ("128x128", "128x64", "64x64"):
+        schedule = GEMM_SCHEDULES[name]
+        workgroups = -(-m // schedule.tile_m) * -(-n // schedule.tile_n)
+        if workgroups >= target.facts.compute_units:
+            return schedule
+    return GEMM_SCHEDULES["64x64" if min(m, n) > 32 else "32x32"]
+
+
+@dataclass(frozen=True)
+class AttentionSchedule:
+    """Tiling of one attention kernel.
+
+    `waves` waves own `queries_per_wave` queries each; all of them share `keys_per_step` keys and
+    values per iteration, staged in LDS.
+    """
+
+    waves: int
+    queries_per_wave: int
+    keys_per_step: int
+
+    def __post_init__(self) -> None:
+        for name in ("queries_per_wave", "keys_per_step"):
+            value = getattr(self, name)
+            if value < INSTRUCTION_TILE or value % INSTRUCTION_TILE:
+                raise OptionError(f"{name} = {value} is not a multiple of {INSTRUCTION_TILE}")
+        if not 1 <= self.waves <= 32:
+            raise OptionError(f"waves = {self.waves}; supported: 1 to 32")
+
+    @property
+    def threads(self) -> int:
+        """Threads of one workgroup."""
+        return 32 * self.waves
+
+    @property
+    def queries(self) -> int:
+        """Queries that one workgroup computes."""
+        return self.waves * self.queries_per_wave
+
+    def lds_bytes(self, head_dim: int, head_dim_v: int) -> int:
+        """Local memory of one workgroup: a key tile and a transposed value tile."""
+        keys = self.keys_per_step * (padded(head_dim) + LDS_PADDING)
+        values = padded(head_dim_v) * (self.keys_per_step + LDS_PADDING)
+        return 2 * (keys + values)
+
+
+def padded(size: int) -> int:
+    """`size` rounded up to whole instruction tiles."""
+    return -(-size // INSTRUCTION_TILE) * INSTRUCTION_TILE
+
+
+ATTENTION_SCHEDULES: tuple[tuple[int, AttentionSchedule], ...] = (
+    (64, AttentionSchedule(waves=4, queries_per_wave=32, keys_per_step=64)),
+    (96, AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=64)),
+    (128, AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32)),
+    (256, AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32)),
+)
+"""(largest head_dim, schedule) in ascending order."""
+
+
+def attention_schedule(
+    target: Target, dtype: str, head_dim: int, head_dim_v: int
+) -> AttentionSchedule:
+    """The shipped forward schedule for a head_dim; raises DtypeError and OptionError."""
+    target.matrix_core(dtype)
+    for largest, schedule in ATTENTION_SCHEDULES:
+        if max(head_dim, head_dim_v) <= largest:
+            check_lds(target, schedule.lds_bytes(head_dim, head_dim_v))
+            return schedule
+    raise OptionError(
+        f"head_dim = {head_dim}, head_dim_v = {head_dim_v}: "
+        + supported([f"1 to {MAX_HEAD_DIM}"])
+    )
+
+
+def check_lds(target: Target, lds_bytes: int) -> None:
+    """Raise ResourceError when a workgroup cannot have that much local memory."""
+    limit = target.facts.max_lds_bytes_per_workgroup
+    if lds_bytes > limit:
+        raise ResourceError(f"{lds_bytes} bytes of LDS; {target.chip} has {limit} per workgroup")
