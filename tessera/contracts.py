@@ -244,8 +244,7 @@ def _result_dtype(
         return dtype
     if asked not in result.dtypes:
         raise DtypeError(
-            f"{op}: {result.dtype_option} = {asked!r} is not supported; "
-            + supported(result.dtypes)
+            f"{op}: {result.dtype_option} = {asked!r} is not supported; " + supported(result.dtypes)
         )
     return str(asked)
 

@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "emulator": set(),
     "reference": {"errors"},
     "testing": {"errors", "reference"},
-    "dialects": {"errors"},
+    "dialects": {"errors", "contracts"},
     "targets": {"errors", "env"},
     "kernels": {"errors", "launch_rule", "contracts", "dialects", "targets"},
     "transforms": NEUTRAL | {"dialects", "targets", "kernels"},

@@ -1,0 +1,454 @@
+"""The tessera_rocm dialect: one directive per kernel launch of an AMD chip, and what it demands."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    f64,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    attr_def,
+    irdl_op_definition,
+    operand_def,
+    opt_attr_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from tessera.contracts import (
+    CAUSAL_MODES,
+    CONTRACTS,
+    ELEMENTWISE_FUNCTIONS,
+    FLOAT_DTYPES,
+    HALF_DTYPES,
+    MAX_HEAD_DIM,
+)
+from tessera.dialects.tensors import verify_against_contract
+from tessera.dialects.views import verify_view
+from tessera.errors import supported
+
+KERNEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What a kernel may be called: it becomes a symbol of the code object."""
+
+INSTRUCTION_TILE = 16
+"""m, n and k of every matrix instruction that the directives speak of."""
+
+
+def to_attribute(value: object) -> Attribute:
+    """A Python bool, int, float, str or tuple of int as the attribute that holds it."""
+    if isinstance(value, bool):
+        return IntegerAttr(int(value), i1)
+    if isinstance(value, int):
+        return IntegerAttr(value, i64)
+    if isinstance(value, float):
+        return FloatAttr(value, f64)
+    if isinstance(value, str):
+        return StringAttr(value)
+    if isinstance(value, tuple):
+        return DenseArrayBase.from_list(i64, value)
+    raise TypeError(f"no attribute for {value!r}")
+
+
+def from_attribute(attribute: Attribute) -> object:
+    """Inverse of `to_attribute`; VerifyException for an attribute of another kind."""
+    match attribute:
+        case IntegerAttr() if attribute.type == i1:
+            return bool(attribute.value.data)
+        case IntegerAttr():
+            return attribute.value.data
+        case FloatAttr():
+            return attribute.value.data
+        case StringAttr():
+            return attribute.data
+        case DenseArrayBase():
+            return tuple(attribute.get_values())
+        case _:
+            raise VerifyException(f"attribute {attribute} is no bool, integer, float or string")
+
+
+def options_of(op: Operation) -> dict[str, object]:
+    """All attributes of an operation as Python values, by name."""
+    return {name: from_attribute(value) for name, value in op.attributes.items()}
+
+
+def check_choice(op: Operation, name: str, allowed: Sequence[str] | Mapping[str, object]) -> None:
+    """Raise VerifyException unless the string attribute `name`, if present, is allowed."""
+    attribute = op.attributes.get(name)
+    if attribute is None:
+        return
+    value = from_attribute(attribute)
+    if value not in allowed:
+        raise VerifyException(f"{op.name}: {name} = {value!r}; " + supported(allowed))
+
+
+def check_positive(op: Operation, *names: str) -> None:
+    """Raise VerifyException unless the integer attributes, where present, are at least 1."""
+    for name in names:
+        attribute = op.attributes.get(name)
+        if attribute is not None:
+            value = from_attribute(attribute)
+            if not isinstance(value, int) or value < 1:
+                raise VerifyException(f"{op.name}: {name} = {value!r} must be a positive integer")
+
+
+def check_alignment(op: Operation) -> None:
+    """Raise VerifyException unless `alignment`, if present, is 1, 2, 4, 8 or 16 bytes."""
+    attribute = op.attributes.get("alignment")
+    if attribute is not None and from_attribute(attribute) not in (1, 2, 4, 8, 16):
+        value = from_attribute(attribute)
+        raise VerifyException(f"{op.name}: alignment = {value}; " + supported((1, 2, 4, 8, 16)))
+
+
+class Directive(IRDLOperation):
+    """Base of the directives: `name` becomes the kernel's symbol.
+
+    Either all operands and results of the contract are there, or none of them: a directive on its
+    own asks for the kernel without saying what it is launched on.
+    """
+
+    name_attr = attr_def(StringAttr, attr_name="name")
+    alignment = opt_attr_def(IntegerAttr)
+    inputs = var_operand_def()
+    outputs = var_result_def()
+    # Also without results a directive asks for a kernel, so it is never dead code.
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "(`(` $inputs^ `)`)? attr-dict `:` functional-type($inputs, $outputs)"
+
+    CONTRACT: ClassVar[str] = ""
+    """Name of the contract in `tessera.contracts` that operands and results obey."""
+
+    def __init__(
+        self,
+        operands: Sequence[SSAValue],
+        result_types: Sequence[Attribute],
+        options: Mapping[str, object],
+    ) -> None:
+        """Options are Python values by attribute name; None leaves an optional attribute out."""
+        attributes = {
+            name: to_attribute(value) for name, value in options.items() if value is not None
+        }
+        super().__init__(
+            operands=[list(operands)], result_types=[list(result_types)], attributes=attributes
+        )
+
+    @property
+    def kernel_name(self) -> str:
+        """The symbol that the generated kernel gets."""
+        return self.name_attr.data
+
+    def verify_(self) -> None:
+        if not KERNEL_NAME.fullmatch(self.kernel_name):
+            raise VerifyException(f"{self.name}: name = {self.kernel_name!r} is no identifier")
+        known = self.get_irdl_definition().attributes
+        unknown = [name for name in self.attributes if name not in known]
+        if unknown:
+            raise VerifyException(
+                f"{self.name}: unknown attribute {unknown[0]}; {supported(known)}"
+            )
+        check_alignment(self)
+        self.verify_options()
+        if not self.inputs and not self.outputs:
+            return
+        binding = verify_against_contract(
+            self.name, self.CONTRACT, self.inputs, self.outputs, options_of(self)
+        )
+        dtype = next(iter(binding.operands.values())).dtype
+        if from_attribute(self.attributes["dtype"]) != dtype:
+            raise VerifyException(
+                f"{self.name}: dtype = {self.attributes['dtype']}, but its operands are {dtype}"
+            )
+        self.verify_symbols(binding.symbols)
+
+    def verify_options(self) -> None:
+        """Check the attributes on their own; raises VerifyException."""
+
+    def verify_symbols(self, symbols: Mapping[str, int | None]) -> None:
+        """Check the attributes against the operands' sizes; raises VerifyException."""
+
+
+@irdl_op_definition
+class WmmaGemmOp(Directive):
+    """C = A B by WMMA instructions, each wave holding `mt` x `nt` accumulators.
+
+    `m`, `n`, `k` are the instruction's tile; a workgroup has `waves_m` x `waves_n` waves and walks
+    the contracted axis `block_k` elements at a time. A and B are row-major, with their axes swapped
+    under `transpose_a` and `transpose_b`. `alignment` is in bytes, of every row's start.
+    """
+
+    name = "tessera_rocm.wmma_gemm"
+    CONTRACT: ClassVar[str] = "matmul"
+    dtype = attr_def(StringAttr)
+    m = attr_def(IntegerAttr)
+    n = attr_def(IntegerAttr)
+    k = attr_def(IntegerAttr)
+    mt = attr_def(IntegerAttr)
+    nt = attr_def(IntegerAttr)
+    out_dtype = opt_attr_def(StringAttr)
+    waves_m = opt_attr_def(IntegerAttr)
+    waves_n = opt_attr_def(IntegerAttr)
+    block_k = opt_attr_def(IntegerAttr)
+    transpose_a = opt_attr_def(IntegerAttr)
+    transpose_b = opt_attr_def(IntegerAttr)
+
+    def verify_options(self) -> None:
+        check_choice(self, "dtype", HALF_DTYPES)
+        check_choice(self, "out_dtype", FLOAT_DTYPES)
+        check_positive(self, "mt", "nt", "waves_m", "waves_n", "block_k")
+        for axis, tile in (("m", self.m), ("n", self.n), ("k", self.k)):
+            if tile.value.data != INSTRUCTION_TILE:
+                raise VerifyException(
+                    f"{self.name}: {axis} = {tile.value.data}; supported: {INSTRUCTION_TILE}"
+                )
+        if self.block_k is not None and self.block_k.value.data % INSTRUCTION_TILE:
+            raise VerifyException(
+                f"{self.name}: block_k = {self.block_k.value.data} is no multiple of "
+                f"k = {INSTRUCTION_TILE}"
+            )
+
+
+@irdl_op_definition
+class FlashAttnOp(Directive):
+    """O = softmax(scale Q K^T) V and its row-wise natural log of sums, without a score matrix.
+
+    `head_dim` is that of Q and K, `head_dim_v` (the same when absent) that of V and O. `scale` is
+    head_dim^-1/2 when absent. A workgroup has `waves` waves of `queries_per_wave` queries and walks
+    the keys `keys_per_step` at a time.
+    """
+
+    name = "tessera_rocm.flash_attn"
+    CONTRACT: ClassVar[str] = "flash_attn"
+    dtype = attr_def(StringAttr)
+    head_dim = attr_def(IntegerAttr)
+    head_dim_v = opt_attr_def(IntegerAttr)
+    causal = opt_attr_def(StringAttr)
+    scale = opt_attr_def(FloatAttr)
+    waves = opt_attr_def(IntegerAttr)
+    queries_per_wave = opt_attr_def(IntegerAttr)
+    keys_per_step = opt_attr_def(IntegerAttr)
+
+    def verify_options(self) -> None:
+        check_choice(self, "dtype", HALF_DTYPES)
+        check_choice(self, "causal", CAUSAL_MODES)
+        check_positive(self, "waves", "queries_per_wave", "keys_per_step")
+        for axis in ("head_dim", "head_dim_v"):
+            if axis in self.attributes:
+                size = from_attribute(self.attributes[axis])
+                if not isinstance(size, int) or not 1 <= size <= MAX_HEAD_DIM:
+                    raise VerifyException(
+                        f"{self.name}: {axis} = {size} is not supported; "
+                        f"supported: 1 to {MAX_HEAD_DIM}"
+                    )
+
+    def verify_symbols(self, symbols: Mapping[str, int | None]) -> None:
+        head_dim = self.head_dim.value.data
+        head_dim_v = self.head_dim_v.value.data if self.head_dim_v else head_dim
+        for axis, stated in (("head_dim", head_dim), ("head_dim_v", head_dim_v)):
+            size = symbols[axis]
+            if size is not None and size != stated:
+                raise VerifyException(
+                    f"{self.name}: {axis} = {stated}, but its operands have {size}"
+                )
+
+
+@irdl_op_definition
+class ElementwiseOp(Directive):
+    """One function of one or two broadcast tensors, computed in f32 and rounded to `out_dtype`.
+
+    `scalar` is the second input of a two-input function that has one tensor only.
+    """
+
+    name = "tessera_rocm.elementwise"
+    CONTRACT: ClassVar[str] = "elementwise"
+    function = attr_def(StringAttr)
+    dtype = attr_def(StringAttr)
+    out_dtype = attr_def(StringAttr)
+    scalar = opt_attr_def(FloatAttr)
+
+    def verify_options(self) -> None:
+        check_choice(self, "function", ELEMENTWISE_FUNCTIONS)
+        check_choice(self, "dtype", FLOAT_DTYPES)
+        check_choice(self, "out_dtype", FLOAT_DTYPES)
+        if self.scalar is not None and ELEMENTWISE_FUNCTIONS[self.function.data] != 2:
+            raise VerifyException(f"{self.name}: {self.function.data} takes no scalar")
+
+
+DIRECTIVES: tuple[type[Directive], ...] = (WmmaGemmOp, FlashAttnOp, ElementwiseOp)
+"""Every directive; a generator pass replaces each by a LaunchOp and its kernels."""
+
+
+@irdl_op_definition
+class ViewOp(IRDLOperation):
+    """The same memory seen with another shape; launches nothing.
+
+    `parameters` are the new sizes for kind `reshape` (-1: not known yet) and the source axis of
+    each new axis for kind `permute`.
+    """
+
+    name = "tessera_rocm.view"
+    kind = attr_def(StringAttr)
+    parameters = attr_def(DenseArrayBase)
+    source = operand_def()
+    result = result_def()
+    traits = traits_def(Pure())
+    assembly_format = "$source attr-dict `:` type($source) `->` type($result)"
+
+    def __init__(
+        self, source: SSAValue, result: Attribute, kind: str, parameters: Sequence[int]
+    ) -> None:
+        super().__init__(
+            operands=[source],
+            result_types=[result],
+            attributes={
+                "kind": StringAttr(kind),
+                "parameters": DenseArrayBase.from_list(i64, list(parameters)),
+            },
+        )
+
+    def verify_(self) -> None:
+        verify_view(
+            self.name,
+            self.kind.data,
+            tuple(self.parameters.get_values()),
+            self.source.type,
+            self.result.type,
+        )
+
+
+class ContractOp(IRDLOperation):
+    """Base of the contract ops: a demand of the kernel named `for_kernel`, checked before it is."""
+
+    for_kernel = attr_def(StringAttr)
+    # A demand has no operands; the effect keeps it from being removed as dead code.
+    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    assembly_format = "attr-dict"
+
+    def __init__(self, options: Mapping[str, object]) -> None:
+        super().__init__(attributes={name: to_attribute(value) for name, value in options.items()})
+
+
+@irdl_op_definition
+class MfmaOp(ContractOp):
+    """The kernel needs a matrix instruction: m x n x k of `dtype` summed in `accumulator_dtype`."""
+
+    name = "tessera_rocm.mfma"
+    m = attr_def(IntegerAttr)
+    n = attr_def(IntegerAttr)
+    k = attr_def(IntegerAttr)
+    dtype = attr_def(StringAttr)
+    accumulator_dtype = attr_def(StringAttr)
+
+    def verify_(self) -> None:
+        check_positive(self, "m", "n", "k")
+        check_choice(self, "dtype", HALF_DTYPES)
+        check_choice(self, "accumulator_dtype", ("f32",))
+
+
+@irdl_op_definition
+class AsyncCopyOp(ContractOp):
+    """The kernel keeps a `rows` x `columns` tile of `operand` in local memory, fetched ahead.
+
+    The fetch of the next tile is in flight while the present one is computed on.
+    """
+
+    name = "tessera_rocm.async_copy"
+    operand = attr_def(StringAttr)
+    rows = attr_def(IntegerAttr)
+    columns = attr_def(IntegerAttr)
+    dtype = attr_def(StringAttr)
+
+    def verify_(self) -> None:
+        check_positive(self, "rows", "columns")
+        check_choice(self, "dtype", FLOAT_DTYPES)
+
+
+@irdl_op_definition
+class WaitOp(ContractOp):
+    """The kernel waits until at most `pending` of its asynchronous copies are in flight."""
+
+    name = "tessera_rocm.wait"
+    pending = attr_def(IntegerAttr)
+
+    def verify_(self) -> None:
+        pending = self.pending.value.data
+        if pending < 0:
+            raise VerifyException(f"{self.name}: pending = {pending} must be at least 0")
+
+
+CONTRACT_OPS: tuple[type[ContractOp], ...] = (MfmaOp, AsyncCopyOp, WaitOp)
+
+
+@irdl_op_definition
+class LaunchOp(IRDLOperation):
+    """The launches of generated kernels that compute one directive's results.
+
+    `contract` and `options` say what is computed, `rules` (JSON, tessera.launch_rule) how operand
+    sizes become grids and arguments.
+    """
+
+    name = "tessera_rocm.launch"
+    contract = attr_def(StringAttr)
+    options = attr_def(DictionaryAttr)
+    rules = attr_def(StringAttr)
+    inputs = var_operand_def()
+    outputs = var_result_def()
+    traits = traits_def(Pure())
+    assembly_format = "(`(` $inputs^ `)`)? attr-dict `:` functional-type($inputs, $outputs)"
+
+    def __init__(
+        self,
+        operands: Sequence[SSAValue],
+        result_types: Sequence[Attribute],
+        contract: str,
+        options: Mapping[str, object],
+        rules: str,
+    ) -> None:
+        values = {
+            name: value if isinstance(value, Attribute) else to_attribute(value)
+            for name, value in options.items()
+            if value is not None
+        }
+        super().__init__(
+            operands=[list(operands)],
+            result_types=[list(result_types)],
+            attributes={
+                "contract": StringAttr(contract),
+                "options": DictionaryAttr(values),
+                "rules": StringAttr(rules),
+            },
+        )
+
+    @property
+    def option_values(self) -> dict[str, object]:
+        """The options as Python values, by name."""
+        return {name: from_attribute(value) for name, value in self.options.data.items()}
+
+    def verify_(self) -> None:
+        check_choice(self, "contract", (*CONTRACTS, "elementwise"))
+        try:
+            json.loads(self.rules.data)
+        except ValueError as error:
+            raise VerifyException(f"{self.name}: rules are no JSON: {error}") from error
+        if self.inputs or self.outputs:
+            verify_against_contract(
+                self.name, self.contract.data, self.inputs, self.outputs, self.option_values
+            )
+
+
+Rocm = Dialect("tessera_rocm", [*DIRECTIVES, ViewOp, *CONTRACT_OPS, LaunchOp], [])
