@@ -13,11 +13,9 @@ from xdsl.dialects.builtin import (
     FloatAttr,
     IntegerAttr,
     StringAttr,
-    f64,
-    i1,
     i64,
 )
-from xdsl.ir import Attribute, Dialect, Operation, SSAValue
+from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
     attr_def,
@@ -39,10 +37,37 @@ from tessera.contracts import (
     FLOAT_DTYPES,
     HALF_DTYPES,
     MAX_HEAD_DIM,
+    Binding,
 )
+from tessera.dialects.attributes import (
+    check_choice,
+    check_head_dims,
+    check_positive,
+    from_attribute,
+    options_of,
+    to_attribute,
+)
+from tessera.dialects.tensor_op import TensorOp
 from tessera.dialects.tensors import verify_against_contract
 from tessera.dialects.views import verify_view
-from tessera.errors import supported
+
+__all__ = [
+    "CONTRACT_OPS",
+    "DIRECTIVES",
+    "AsyncCopyOp",
+    "Directive",
+    "ElementwiseOp",
+    "FlashAttnOp",
+    "LaunchOp",
+    "MfmaOp",
+    "Rocm",
+    "ViewOp",
+    "WaitOp",
+    "WmmaGemmOp",
+    "from_attribute",
+    "options_of",
+    "to_attribute",
+]
 
 KERNEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What a kernel may be called: it becomes a symbol of the code object."""
@@ -51,72 +76,7 @@ INSTRUCTION_TILE = 16
 """m, n and k of every matrix instruction that the directives speak of."""
 
 
-def to_attribute(value: object) -> Attribute:
-    """A Python bool, int, float, str or tuple of int as the attribute that holds it."""
-    if isinstance(value, bool):
-        return IntegerAttr(int(value), i1)
-    if isinstance(value, int):
-        return IntegerAttr(value, i64)
-    if isinstance(value, float):
-        return FloatAttr(value, f64)
-    if isinstance(value, str):
-        return StringAttr(value)
-    if isinstance(value, tuple):
-        return DenseArrayBase.from_list(i64, value)
-    raise TypeError(f"no attribute for {value!r}")
-
-
-def from_attribute(attribute: Attribute) -> object:
-    """Inverse of `to_attribute`; VerifyException for an attribute of another kind."""
-    match attribute:
-        case IntegerAttr() if attribute.type == i1:
-            return bool(attribute.value.data)
-        case IntegerAttr():
-            return attribute.value.data
-        case FloatAttr():
-            return attribute.value.data
-        case StringAttr():
-            return attribute.data
-        case DenseArrayBase():
-            return tuple(attribute.get_values())
-        case _:
-            raise VerifyException(f"attribute {attribute} is no bool, integer, float or string")
-
-
-def options_of(op: Operation) -> dict[str, object]:
-    """All attributes of an operation as Python values, by name."""
-    return {name: from_attribute(value) for name, value in op.attributes.items()}
-
-
-def check_choice(op: Operation, name: str, allowed: Sequence[str] | Mapping[str, object]) -> None:
-    """Raise VerifyException unless the string attribute `name`, if present, is allowed."""
-    attribute = op.attributes.get(name)
-    if attribute is None:
-        return
-    value = from_attribute(attribute)
-    if value not in allowed:
-        raise VerifyException(f"{op.name}: {name} = {value!r}; " + supported(allowed))
-
-
-def check_positive(op: Operation, *names: str) -> None:
-    """Raise VerifyException unless the integer attributes, where present, are at least 1."""
-    for name in names:
-        attribute = op.attributes.get(name)
-        if attribute is not None:
-            value = from_attribute(attribute)
-            if not isinstance(value, int) or value < 1:
-                raise VerifyException(f"{op.name}: {name} = {value!r} must be a positive integer")
-
-
-def check_alignment(op: Operation) -> None:
-    """Raise VerifyException unless `alignment`, if present, is 1, 2, 4, 8 or 16 bytes."""
-    attribute = op.attributes.get("alignment")
-    if attribute is not None and from_attribute(attribute) not in (1, 2, 4, 8, 16):
-        value = from_attribute(attribute)
-        raise VerifyException(f"{op.name}: alignment = {value}; " + supported((1, 2, 4, 8, 16)))
-
-
-class Directive(IRDLOperation):
+class Directive(TensorOp):
     """Base of the directives: `name` becomes the kernel's symbol.
 
     Either all operands and results of the contract are there, or none of them: a directive on its
@@ -124,63 +84,31 @@ class Directive(IRDLOperation):
     """
 
     name_attr = attr_def(StringAttr, attr_name="name")
+    dtype = attr_def(StringAttr)
     alignment = opt_attr_def(IntegerAttr)
-    inputs = var_operand_def()
-    outputs = var_result_def()
     # Also without results a directive asks for a kernel, so it is never dead code.
     traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "(`(` $inputs^ `)`)? attr-dict `:` functional-type($inputs, $outputs)"
-
-    CONTRACT: ClassVar[str] = ""
-    """Name of the contract in `tessera.contracts` that operands and results obey."""
-
-    def __init__(
-        self,
-        operands: Sequence[SSAValue],
-        result_types: Sequence[Attribute],
-        options: Mapping[str, object],
-    ) -> None:
-        """Options are Python values by attribute name; None leaves an optional attribute out."""
-        attributes = {
-            name: to_attribute(value) for name, value in options.items() if value is not None
-        }
-        super().__init__(
-            operands=[list(operands)], result_types=[list(result_types)], attributes=attributes
-        )
 
     @property
     def kernel_name(self) -> str:
         """The symbol that the generated kernel gets."""
         return self.name_attr.data
 
-    def verify_(self) -> None:
-        if not KERNEL_NAME.fullmatch(self.kernel_name):
-            raise VerifyException(f"{self.name}: name = {self.kernel_name!r} is no identifier")
-        known = self.get_irdl_definition().attributes
-        unknown = [name for name in self.attributes if name not in known]
-        if unknown:
-            raise VerifyException(
-                f"{self.name}: unknown attribute {unknown[0]}; {supported(known)}"
-            )
-        check_alignment(self)
-        self.verify_options()
-        if not self.inputs and not self.outputs:
-            return
-        binding = verify_against_contract(
-            self.name, self.CONTRACT, self.inputs, self.outputs, options_of(self)
-        )
-        dtype = next(iter(binding.operands.values())).dtype
-        if from_attribute(self.attributes["dtype"]) != dtype:
-            raise VerifyException(
-                f"{self.name}: dtype = {self.attributes['dtype']}, but its operands are {dtype}"
-            )
-        self.verify_symbols(binding.symbols)
+    def may_stand_alone(self) -> bool:
+        """True: see the class."""
+        return True
 
     def verify_options(self) -> None:
-        """Check the attributes on their own; raises VerifyException."""
+        if not KERNEL_NAME.fullmatch(self.kernel_name):
+            raise VerifyException(f"{self.name}: name = {self.kernel_name!r} is no identifier")
+        check_choice(self, "dtype", FLOAT_DTYPES if self.CONTRACT == "elementwise" else HALF_DTYPES)
 
-    def verify_symbols(self, symbols: Mapping[str, int | None]) -> None:
-        """Check the attributes against the operands' sizes; raises VerifyException."""
+    def verify_binding(self, binding: Binding) -> None:
+        dtype = next(iter(binding.operands.values())).dtype
+        if self.dtype.data != dtype:
+            raise VerifyException(
+                f"{self.name}: dtype = {self.dtype.data}, but its operands are {dtype}"
+            )
 
 
 @irdl_op_definition
@@ -188,13 +116,13 @@ class WmmaGemmOp(Directive):
     """C = A B by WMMA instructions, each wave holding `mt` x `nt` accumulators.
 
     `m`, `n`, `k` are the instruction's tile; a workgroup has `waves_m` x `waves_n` waves and walks
-    the contracted axis `block_k` elements at a time. A and B are row-major, with their axes swapped
-    under `transpose_a` and `transpose_b`. `alignment` is in bytes, of every row's start.
+    the contracted axis `block_k` elements at a time through local memory (0: without it). A and B
+    are row-major, with their axes swapped under `transpose_a` and `transpose_b`. `alignment` is in
+    bytes, of every row's start.
     """
 
     name = "tessera_rocm.wmma_gemm"
     CONTRACT: ClassVar[str] = "matmul"
-    dtype = attr_def(StringAttr)
     m = attr_def(IntegerAttr)
     n = attr_def(IntegerAttr)
     k = attr_def(IntegerAttr)
@@ -208,18 +136,18 @@ class WmmaGemmOp(Directive):
     transpose_b = opt_attr_def(IntegerAttr)
 
     def verify_options(self) -> None:
-        check_choice(self, "dtype", HALF_DTYPES)
+        super().verify_options()
         check_choice(self, "out_dtype", FLOAT_DTYPES)
-        check_positive(self, "mt", "nt", "waves_m", "waves_n", "block_k")
+        check_positive(self, "mt", "nt", "waves_m", "waves_n")
         for axis, tile in (("m", self.m), ("n", self.n), ("k", self.k)):
             if tile.value.data != INSTRUCTION_TILE:
                 raise VerifyException(
                     f"{self.name}: {axis} = {tile.value.data}; supported: {INSTRUCTION_TILE}"
                 )
-        if self.block_k is not None and self.block_k.value.data % INSTRUCTION_TILE:
+        block_k = self.block_k.value.data if self.block_k else 0
+        if block_k < 0 or block_k % INSTRUCTION_TILE:
             raise VerifyException(
-                f"{self.name}: block_k = {self.block_k.value.data} is no multiple of "
-                f"k = {INSTRUCTION_TILE}"
+                f"{self.name}: block_k = {block_k} is no multiple of k = {INSTRUCTION_TILE}"
             )
 
 
@@ -234,7 +162,6 @@ class FlashAttnOp(Directive):
 
     name = "tessera_rocm.flash_attn"
     CONTRACT: ClassVar[str] = "flash_attn"
-    dtype = attr_def(StringAttr)
     head_dim = attr_def(IntegerAttr)
     head_dim_v = opt_attr_def(IntegerAttr)
     causal = opt_attr_def(StringAttr)
@@ -244,23 +171,17 @@ class FlashAttnOp(Directive):
     keys_per_step = opt_attr_def(IntegerAttr)
 
     def verify_options(self) -> None:
-        check_choice(self, "dtype", HALF_DTYPES)
+        super().verify_options()
         check_choice(self, "causal", CAUSAL_MODES)
         check_positive(self, "waves", "queries_per_wave", "keys_per_step")
-        for axis in ("head_dim", "head_dim_v"):
-            if axis in self.attributes:
-                size = from_attribute(self.attributes[axis])
-                if not isinstance(size, int) or not 1 <= size <= MAX_HEAD_DIM:
-                    raise VerifyException(
-                        f"{self.name}: {axis} = {size} is not supported; "
-                        f"supported: 1 to {MAX_HEAD_DIM}"
-                    )
+        check_head_dims(self, MAX_HEAD_DIM)
 
-    def verify_symbols(self, symbols: Mapping[str, int | None]) -> None:
+    def verify_binding(self, binding: Binding) -> None:
+        super().verify_binding(binding)
         head_dim = self.head_dim.value.data
         head_dim_v = self.head_dim_v.value.data if self.head_dim_v else head_dim
         for axis, stated in (("head_dim", head_dim), ("head_dim_v", head_dim_v)):
-            size = symbols[axis]
+            size = binding.symbols[axis]
             if size is not None and size != stated:
                 raise VerifyException(
                     f"{self.name}: {axis} = {stated}, but its operands have {size}"
@@ -277,13 +198,12 @@ class ElementwiseOp(Directive):
     name = "tessera_rocm.elementwise"
     CONTRACT: ClassVar[str] = "elementwise"
     function = attr_def(StringAttr)
-    dtype = attr_def(StringAttr)
     out_dtype = attr_def(StringAttr)
     scalar = opt_attr_def(FloatAttr)
 
     def verify_options(self) -> None:
+        super().verify_options()
         check_choice(self, "function", ELEMENTWISE_FUNCTIONS)
-        check_choice(self, "dtype", FLOAT_DTYPES)
         check_choice(self, "out_dtype", FLOAT_DTYPES)
         if self.scalar is not None and ELEMENTWISE_FUNCTIONS[self.function.data] != 2:
             raise VerifyException(f"{self.name}: {self.function.data} takes no scalar")
@@ -303,7 +223,7 @@ class ViewOp(IRDLOperation):
 
     name = "tessera_rocm.view"
     kind = attr_def(StringAttr)
-    parameters = attr_def(DenseArrayBase)
+    parameters = attr_def(DenseArrayBase.constr(i64))
     source = operand_def()
     result = result_def()
     traits = traits_def(Pure())
@@ -325,7 +245,7 @@ class ViewOp(IRDLOperation):
         verify_view(
             self.name,
             self.kind.data,
-            tuple(self.parameters.get_values()),
+            self.parameters.get_values(),
             self.source.type,
             self.result.type,
         )

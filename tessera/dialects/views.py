@@ -1,4 +1,4 @@
-"""View kinds and their parameters to the shape of the view, shared by all levels that have views."""
+"""View kinds and parameters to the shape of the view, for all levels that have views."""
 
 from __future__ import annotations
 
