@@ -130,7 +130,7 @@ def _weights_and_logit_error(
     weights, _ = softmax_rows(logits)
     magnitude = np.where(np.isfinite(logits), np.abs(logits), 0.0)
     magnitude += magnitude.max(axis=-1, keepdims=True, initial=0.0)
-    dot = checked.scale * (np.abs(wide_q) @ np.swapaxes(np.abs(wide_k), -1, -2))
+    dot = abs(checked.scale) * (np.abs(wide_q) @ np.swapaxes(np.abs(wide_k), -1, -2))
     dot_error = 2.0 * q.shape[3] * FLOAT32_ROUNDOFF * dot
     error = dot_error + 6.0 * FLOAT32_ROUNDOFF * magnitude
     return weights, np.where(np.isneginf(logits), 0.0, error)
