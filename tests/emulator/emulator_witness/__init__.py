@@ -1,1 +1,1 @@
-"""Helpers of the emulator's tests: code objects from instructions, expected values from pseudo-code."""
+"""Helpers of the emulator's tests: code objects, and expected values from pseudo-code."""

@@ -77,9 +77,7 @@ def _memory_transfer(case: Case, store: bool) -> list[Any]:
                 isa.global_store_b128(addr=v[102], data=data, saddr=s[86:87], offset=offset)
             )
         else:
-            code.append(
-                isa.global_load_b128(vdst=data, addr=v[102], saddr=s[86:87], offset=offset)
-            )
+            code.append(isa.global_load_b128(vdst=data, addr=v[102], saddr=s[86:87], offset=offset))
     return code + wait_all()
 
 
@@ -134,9 +132,7 @@ def _dump_case(case: Case, registers: int) -> list[Any]:
             source = s[16 + index] if index < VCC else s[80 + index]
             code.append(isa.v_mov_b32_e32(v[104 + word], source))
         code.append(
-            isa.global_store_b128(
-                addr=v[101], data=v[104:107], saddr=s[82:83], offset=16 * group
-            )
+            isa.global_store_b128(addr=v[101], data=v[104:107], saddr=s[82:83], offset=16 * group)
         )
     return [*code, isa.s_mov_b32(isa.EXEC_LO, -1), *wait_all()]
 
@@ -216,3 +212,14 @@ def run_batch(
         )
         for index in range(len(cases))
     ]
+
+
+def run_each(cases: Sequence[Case], **options: Any) -> list[Outcome | Exception]:
+    """Outcomes of all cases; a batch that fails is halved until the failing case stands alone."""
+    try:
+        return list(run_batch(cases, **options))
+    except Exception as error:
+        if len(cases) == 1:
+            return [error]
+    middle = len(cases) // 2
+    return run_each(cases[:middle], **options) + run_each(cases[middle:], **options)

@@ -52,7 +52,7 @@ def parse(text: str) -> Node:
 
 @functools.cache
 def instruction_texts() -> dict[str, str]:
-    """Pseudo-code by lower-case mnemonic without encoding suffix, for calls between instructions."""
+    """Texts by lower-case mnemonic without encoding suffix, for calls between instructions."""
     from tinygrad.runtime.autogen.amd.rdna3.str_pcode import PCODE
 
     texts: dict[str, str] = {}
