@@ -179,7 +179,7 @@ def test_unknown_causal_mode_is_named():
         reference.flash_attn(rows([0]), rows([0]), rows([0]), causal="lower")
 
 
-def test_the_oracle_does_not_lose_precision_on_long_rows():
+def test_b64_the_oracle_does_not_lose_precision_on_long_rows():
     """Logits of +-700 over 4096 keys: float64 stays within 1e-11 of exact sums of the weights."""
     rng = np.random.default_rng(0)
     k = rng.standard_normal((1, 1, 4096, 128)).astype(np.float16)

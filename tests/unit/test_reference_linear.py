@@ -24,7 +24,7 @@ def test_matmul_in_all_four_layouts():
     )
 
 
-def test_matmul_of_bfloat16_is_computed_in_float64():
+def test_b64_matmul_of_bfloat16_is_computed_in_float64():
     # 1 + 3 * 2**-8 needs ten bits: bf16 or a bf16-rounded sum would lose it.
     a = np.array([[1, 1]], dtype=ml_dtypes.bfloat16)
     b = np.array([[1], [3 * 2.0**-8]], dtype=ml_dtypes.bfloat16)

@@ -120,3 +120,14 @@ def test_same_dtype_attention_refuses_options_that_it_does_not_know():
     q, k, v = testing.random_attention(2, 2, 16, np.float16)
     with pytest.raises(TypeError, match="sink"):
         testing.same_dtype_attention(q, k, v, sink=1.0)
+
+
+@pytest.mark.parametrize("scale", [-0.25, 0.0, 3.0])
+def test_attention_bound_of_any_scale(scale):
+    q, k, v = testing.random_attention(17, 33, 16, np.float16)
+    expected = reference.flash_attn(q, k, v, scale=scale)
+    computed = testing.same_dtype_attention(q, k, v, scale=scale)
+    for actual, exact, bound in zip(
+        computed, expected, testing.attention_bound(q, k, v, scale=scale)
+    ):
+        assert testing.check(actual, exact, bound) <= 1.0

@@ -34,7 +34,7 @@ def wrong_results(o):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("fault", wrong_results(np.zeros((1, 2, 17, 16))))
-def test_wrong_attention_results_are_rejected(fault, dtype):
+def test_b62_wrong_attention_results_are_rejected(fault, dtype):
     q, k, v = testing.random_attention(17, 33, 16, dtype, heads=2)
     expected, _ = reference.flash_attn(q, k, v)
     o_bound, _ = testing.attention_bound(q, k, v)
@@ -45,7 +45,7 @@ def test_wrong_attention_results_are_rejected(fault, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_wrong_matmul_results_are_rejected(dtype):
+def test_b62_wrong_matmul_results_are_rejected(dtype):
     a = testing.random_tensor((17, 33), dtype, 0)
     b = testing.random_tensor((33, 19), dtype, 1)
     expected = reference.matmul(a, b)
@@ -82,7 +82,7 @@ def test_special_values_must_be_met_by_the_same():
             testing.check([actual], [-np.inf], 1e9)
 
 
-def test_a_bound_that_cannot_reject_is_refused():
+def test_b62_a_bound_that_cannot_reject_is_refused():
     for bound in (np.nan, -1.0):
         with pytest.raises(ValueError, match="bound"):
             testing.check([1.0], [1.0], bound)
