@@ -24,6 +24,11 @@ from tessera.errors import DtypeError
 SCHEDULES = [None, {"mt": 1, "nt": 1}]
 
 
+def assert_sums(c, expected):
+    """Sums of small integers; hardware may lose the last bits of float32 within an instruction."""
+    testing.check(c, expected, 1e-6 * np.abs(expected) + 1e-5, "c")
+
+
 # The accumulator of RDNA3 interleaves rows over the two halves of a wave, that of RDNA4 does not;
 # with the wrong map rows are permuted, which products of constant matrices do not show.
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
@@ -50,7 +55,7 @@ def test_b07_accumulator_rows(executor, dtype, schedule):
         c = run_matmul(
             executor, a.astype(DTYPES[dtype]), b.astype(DTYPES[dtype]), schedule=schedule
         )
-        np.testing.assert_array_equal(c, expected)
+        assert_sums(c, expected)
 
 
 # RDNA3 wants each operand twice, in both halves of the wave; a kernel for a chip that splits the
@@ -74,10 +79,10 @@ def test_b08_operands_in_both_lane_halves(executor, dtype, schedule):
 def test_b09_more_than_one_k_step(executor, m, n, k, dtype, schedule):
     ones = np.ones((k, n), DTYPES[dtype])
     c = run_matmul(executor, np.ones((m, k), DTYPES[dtype]), ones, schedule=schedule)
-    np.testing.assert_array_equal(c, np.full((m, n), k))
+    assert_sums(c, np.full((m, n), k))
     counting = np.broadcast_to(np.arange(k), (m, k)).astype(DTYPES[dtype])
     c = run_matmul(executor, counting, ones, schedule=schedule)
-    np.testing.assert_array_equal(c, np.full((m, n), {32: 496, 80: 3160}[k]))
+    assert_sums(c, np.full((m, n), {32: 496, 80: 3160}[k]))
 
 
 # The tail of K is dropped (16 for 17), read past the row (NaN here) or counted twice (32).
@@ -88,7 +93,7 @@ def test_b10_odd_k(executor, k, dtype, schedule):
     a = testing.guarded(np.ones((17, k), DTYPES[dtype]), capacity=(18, k + 3))
     b = testing.guarded(np.ones((k, 17), DTYPES[dtype]), capacity=(k + 3, 17))
     c = run_matmul(executor, a, b, schedule=schedule)
-    np.testing.assert_array_equal(c, np.full((17, 17), k))
+    assert_sums(c, np.full((17, 17), k))
 
 
 # 16-byte loads from an address that is aligned to one element only.
