@@ -155,9 +155,7 @@ def emit_for(emitter: FunctionEmitter, operation: Operation) -> None:
     carried: list[tuple[str, str, str]] = []
     for argument, initial in zip(operation.body.block.args[1:], operation.iter_args, strict=True):
         names = []
-        for type_, value in zip(
-            emitter.types(argument.type), emitter.values(initial), strict=True
-        ):
+        for type_, value in zip(emitter.types(argument.type), emitter.values(initial), strict=True):
             name = emitter.fresh("c")
             carried.append((name, type_, value))
             names.append(name)

@@ -112,8 +112,9 @@ class StageOp(IRDLOperation):
 
     Tile element (r, c) is at `pointer[r * stride + c]`. Rows at or past `row_limit` repeat the last
     valid row, or are zero with `zero_rows`; columns at or past `column_limit` are zero, or with
-    `any_columns` anything. Nothing outside the limits is read; a limit is at least 1. `alignment` is in bytes, of every row's start. `order`, for the
-    transposed arrangement, lists which row of each group of len(order) comes at which place.
+    `any_columns` anything. Nothing outside the limits is read; a limit is at least 1. `alignment`
+    is in bytes, of every row's start. `order`, for the transposed arrangement, lists which row of
+    each group of len(order) comes at which place.
     """
 
     name = "wave.stage"
@@ -180,7 +181,8 @@ class CommitOp(IRDLOperation):
 
     def verify_(self) -> None:
         staged, lds = self.staged.type, self.lds.type
-        assert isinstance(staged, StagedType) and isinstance(lds, LdsType)
+        assert isinstance(staged, StagedType)
+        assert isinstance(lds, LdsType)
         shape = staged.shape if staged.arrangement.data == "rows" else staged.shape[::-1]
         if shape != lds.shape:
             raise VerifyException(f"wave.commit: a {shape} tile does not fit {lds.shape}")

@@ -151,8 +151,7 @@ def attention_schedule(
             check_lds(target, schedule.lds_bytes(head_dim, head_dim_v))
             return schedule
     raise OptionError(
-        f"head_dim = {head_dim}, head_dim_v = {head_dim_v}: "
-        + supported([f"1 to {MAX_HEAD_DIM}"])
+        f"head_dim = {head_dim}, head_dim_v = {head_dim_v}: " + supported([f"1 to {MAX_HEAD_DIM}"])
     )
 
 

@@ -1,0 +1,159 @@
+"""Operand fragments to loads from LDS or global memory, by the matrix-core row's lane map."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation
+
+from tessera.codegen.llvm_text import FunctionEmitter
+from tessera.codegen.llvm_types import fragment_layout
+from tessera.codegen.rocm.lanes import lane_coordinate, slot_coordinate
+from tessera.codegen.rocm.memory import (
+    GLOBAL,
+    LDS,
+    RowPiece,
+    concatenate,
+    global_address,
+    lds_address,
+    load_row_piece,
+    multiply_add,
+)
+from tessera.dialects.wave import LoadFragmentOp, LoadGlobalFragmentOp
+from tessera.dialects.wave_types import (
+    ELEMENT_BITS,
+    FragmentType,
+    LdsType,
+    element_name,
+)
+from tessera.targets import FragmentLayout
+from tessera.targets.matrix_core import INNER, OUTER
+
+WIDEST_LOAD_BITS = 128
+
+
+def inner_runs(layout: FragmentLayout) -> list[tuple[int, int]]:
+    """(first inner index, length) of the slots' runs along the contracted axis, for lane 0."""
+    indices = [slot_coordinate(layout, slot, INNER) for slot in range(layout.slots)]
+    runs: list[tuple[int, int]] = []
+    for index in indices:
+        if runs and index == runs[-1][0] + runs[-1][1]:
+            runs[-1] = (runs[-1][0], runs[-1][1] + 1)
+        else:
+            runs.append((index, 1))
+    return runs
+
+
+def emit_load_fragment(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.load_fragment to LDS reads of up to 128 bits."""
+    assert isinstance(operation, LoadFragmentOp)
+    fragment, lds = operation.result.type, operation.lds.type
+    assert isinstance(fragment, FragmentType)
+    assert isinstance(lds, LdsType)
+    layout = fragment_layout(fragment, emitter.target)
+    bits = ELEMENT_BITS[element_name(fragment.element)]
+    # Lane parts first: they are the same for every fragment, so LLVM keeps one base address and
+    # puts the rest into the instruction's offset.
+    lane = multiply_add(
+        emitter,
+        lane_coordinate(emitter, layout, OUTER),
+        lds.pitch.data,
+        lane_coordinate(emitter, layout, INNER),
+    )
+    base = lds_address(emitter, emitter.value(operation.lds), lane, bits)
+    place = multiply_add(
+        emitter,
+        emitter.value(operation.outer),
+        lds.pitch.data,
+        emitter.value(operation.inner),
+    )
+    address = lds_address(emitter, base, place, bits)
+    parts: list[str] = []
+    width = 0
+    for first, length in inner_runs(layout):
+        width = min(length, WIDEST_LOAD_BITS // bits)
+        for start in range(first, first + length, width):
+            piece = lds_address(emitter, address, str(start), bits) if start else address
+            parts.append(
+                emitter.assign(
+                    f"load <{width} x i{bits}>, {LDS} {piece}, align {width * bits // 8}"
+                )
+            )
+    emitter.bind(operation.result, concatenate(emitter, parts, width, f"i{bits}"))
+
+
+def emit_load_global_fragment(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.load_global_fragment to global loads: rows in wide pieces, columns one by one."""
+    assert isinstance(operation, LoadGlobalFragmentOp)
+    fragment = operation.result.type
+    assert isinstance(fragment, FragmentType)
+    layout = fragment_layout(fragment, emitter.target)
+    outer = lane_coordinate(emitter, layout, OUTER)
+    if operation.outer_limit is not None:
+        limit = emitter.value(operation.outer_limit)
+        last = emitter.assign(f"sub i32 {limit}, 1")
+        outer = emitter.call("i32", "llvm.smin.i32", [("i32", outer), ("i32", last)])
+    inner_limit = None if operation.inner_limit is None else emitter.value(operation.inner_limit)
+    if operation.transposed is None:
+        name = _load_rows(emitter, operation, layout, outer, inner_limit)
+    else:
+        name = _load_columns(emitter, operation, layout, outer, inner_limit)
+    emitter.bind(operation.result, name)
+
+
+def _load_rows(
+    emitter: FunctionEmitter,
+    operation: LoadGlobalFragmentOp,
+    layout: FragmentLayout,
+    outer: str,
+    inner_limit: str | None,
+) -> str:
+    assert isinstance(operation.result.type, FragmentType)
+    bits = ELEMENT_BITS[element_name(operation.result.type.element)]
+    offset = emitter.assign(f"mul i32 {outer}, {emitter.value(operation.stride)}")
+    lane_inner = lane_coordinate(emitter, layout, INNER)
+    parts: list[str] = []
+    width = 0
+    for first, length in inner_runs(layout):
+        width = min(length, WIDEST_LOAD_BITS // bits)
+        for start in range(first, first + length, width):
+            piece = RowPiece(
+                pointer=emitter.value(operation.pointer),
+                offset=offset,
+                column=emitter.assign(f"add i32 {lane_inner}, {start}"),
+                count=width,
+                alignment=operation.alignment.value.data,
+                bits=bits,
+                column_limit=inner_limit,
+            )
+            parts.append(load_row_piece(emitter, piece))
+    return concatenate(emitter, parts, width, f"i{bits}")
+
+
+def _load_columns(
+    emitter: FunctionEmitter,
+    operation: LoadGlobalFragmentOp,
+    layout: FragmentLayout,
+    outer: str,
+    inner_limit: str | None,
+) -> str:
+    assert isinstance(operation.result.type, FragmentType)
+    bits = ELEMENT_BITS[element_name(operation.result.type.element)]
+    vector_type = f"<{layout.slots} x i{bits}>"
+    vector = "zeroinitializer"
+    lane_inner = lane_coordinate(emitter, layout, INNER)
+    stride = emitter.value(operation.stride)
+    for slot in range(layout.slots):
+        first = slot_coordinate(layout, slot, INNER)
+        inner = emitter.assign(f"add i32 {lane_inner}, {first}")
+        inside = None
+        if inner_limit is not None:
+            inside = emitter.assign(f"icmp slt i32 {inner}, {inner_limit}")
+            inner = emitter.assign(f"select i1 {inside}, i32 {inner}, i32 0")
+        elements = multiply_add(emitter, inner, stride, outer)
+        address = global_address(emitter, emitter.value(operation.pointer), elements, bits)
+        value = emitter.assign(f"load i{bits}, {GLOBAL} {address}, align {bits // 8}")
+        if inside is not None:
+            value = emitter.assign(f"select i1 {inside}, i{bits} {value}, i{bits} 0")
+        vector = emitter.assign(
+            f"insertelement {vector_type} {vector}, i{bits} {value}, i32 {slot}"
+        )
+    return vector

@@ -1,0 +1,200 @@
+"""Staged tiles (wave.stage, wave.commit) to global loads and LDS stores of every thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from tessera.codegen.llvm_text import FunctionEmitter
+from tessera.codegen.llvm_types import StagedLayout, staged_layout, storage_type
+from tessera.codegen.rocm.lanes import thread_id
+from tessera.codegen.rocm.memory import (
+    LDS,
+    RowPiece,
+    lds_address,
+    load_row_piece,
+    multiply_add,
+)
+from tessera.dialects.wave import CommitOp, StageOp
+from tessera.dialects.wave_types import ELEMENT_BITS, LdsType, PointerType, StagedType, element_name
+from tessera.errors import CompileError
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One thread's block of the tile: its number and the row and column where it starts."""
+
+    number: str
+    row: str
+    column: str
+    checked: bool
+    """Whether only some threads have this block (their number is below the count)."""
+
+
+def units_of_thread(
+    emitter: FunctionEmitter, layout: StagedLayout, order: Sequence[int] | None
+) -> list[Unit]:
+    """Where this thread's blocks lie in the tile; a block past the end repeats the last one.
+
+    Blocks of the rows arrangement run along rows, so that neighbouring threads read neighbouring
+    memory; blocks of the transposed arrangement run along the rows' groups first, so that
+    neighbouring threads write neighbouring LDS.
+    """
+    units: list[Unit] = []
+    thread = thread_id(emitter)
+    for index in range(layout.units_per_thread):
+        first = index * layout.threads
+        number = emitter.assign(f"add i32 {thread}, {first}") if first else thread
+        checked = first + layout.threads > layout.units
+        place = number
+        if checked:
+            bound = str(layout.units - 1)
+            place = emitter.call("i32", "llvm.umin.i32", [("i32", number), ("i32", bound)])
+        if layout.rows == 1:
+            row, chunk = _divide(emitter, place, layout.chunks_per_row)
+        else:
+            chunk, group = _divide(emitter, place, layout.tile_rows // layout.rows)
+            row = _first_row(emitter, group, layout.rows, order)
+        column = emitter.assign(f"mul i32 {chunk}, {layout.chunk}")
+        units.append(Unit(number, row, column, checked))
+    return units
+
+
+def _divide(emitter: FunctionEmitter, value: str, divisor: int) -> tuple[str, str]:
+    """Quotient and remainder of an unsigned i32 by a constant."""
+    if divisor == 1:
+        return value, "0"
+    quotient = emitter.assign(f"udiv i32 {value}, {divisor}")
+    return quotient, emitter.assign(f"urem i32 {value}, {divisor}")
+
+
+def _first_row(emitter: FunctionEmitter, group: str, rows: int, order: Sequence[int] | None) -> str:
+    """The tile row that comes first in a group of `rows` consecutive places."""
+    if order is None:
+        return emitter.assign(f"mul i32 {group}, {rows}")
+    check_linear(order)
+    groups = len(order) // rows
+    base = emitter.assign(f"udiv i32 {group}, {groups}")
+    total = emitter.assign(f"mul i32 {base}, {len(order)}")
+    for bit in range(groups.bit_length() - 1):
+        shifted = emitter.assign(f"lshr i32 {group}, {bit}") if bit else group
+        chosen = emitter.assign(f"and i32 {shifted}, 1")
+        term = emitter.assign(f"mul i32 {chosen}, {order[rows << bit]}")
+        total = emitter.assign(f"add i32 {total}, {term}")
+    return total
+
+
+def check_linear(order: Sequence[int]) -> None:
+    """Raise CompileError unless each place's row is the sum of the rows of its set bits."""
+    bits = range(len(order).bit_length() - 1)
+    for place, row in enumerate(order):
+        if row != sum(order[1 << bit] for bit in bits if place >> bit & 1):
+            raise CompileError(f"wave.stage: row order {tuple(order)} is not linear over bits")
+
+
+def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.stage to loads of up to 128 bits."""
+    assert isinstance(operation, StageOp)
+    staged, pointer_type = operation.result.type, operation.pointer.type
+    assert isinstance(staged, StagedType)
+    assert isinstance(pointer_type, PointerType)
+    layout = staged_layout(staged, operation.threads.value.data)
+    order = None if operation.order is None else operation.order.get_values()
+    row_limit = _optional(emitter, operation.row_limit)
+    column_limit = _optional(emitter, operation.column_limit)
+    names: list[str] = []
+    for unit in units_of_thread(emitter, layout, order):
+        for index in range(layout.rows):
+            step = index if order is None else int(order[index])
+            row = emitter.assign(f"add i32 {unit.row}, {step}") if step else unit.row
+            valid = None
+            if row_limit is not None:
+                if operation.zero_rows is not None:
+                    valid = emitter.assign(f"icmp slt i32 {row}, {row_limit}")
+                last = emitter.assign(f"sub i32 {row_limit}, 1")
+                row = emitter.call("i32", "llvm.smin.i32", [("i32", row), ("i32", last)])
+            piece = RowPiece(
+                pointer=emitter.value(operation.pointer),
+                offset=emitter.assign(f"mul i32 {row}, {emitter.value(operation.stride)}"),
+                column=unit.column,
+                count=layout.chunk,
+                alignment=operation.alignment.value.data,
+                bits=ELEMENT_BITS[element_name(staged.element)],
+                row_valid=valid,
+                column_limit=column_limit,
+                zero_columns=operation.any_columns is None,
+            )
+            names.append(load_row_piece(emitter, piece))
+    emitter.bind(operation.result, *names)
+
+
+def _optional(emitter: FunctionEmitter, value: SSAValue | None) -> str | None:
+    return None if value is None else emitter.value(value)
+
+
+def emit_commit(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.commit to LDS stores: 128 bits of a row, or 64 bits of a column."""
+    assert isinstance(operation, CommitOp)
+    staged, lds = operation.staged.type, operation.lds.type
+    assert isinstance(staged, StagedType)
+    assert isinstance(lds, LdsType)
+    layout = staged_layout(staged, operation.threads.value.data)
+    pieces = emitter.values(operation.staged)
+    for index, unit in enumerate(units_of_thread(emitter, layout, None)):
+        rows = pieces[index * layout.rows : (index + 1) * layout.rows]
+
+        def write(unit: Unit = unit, rows: Sequence[str] = rows) -> None:
+            if layout.rows == 1:
+                _write_row(emitter, unit, rows[0], lds, operation.lds)
+            else:
+                _write_columns(emitter, layout, unit, rows, lds, operation.lds)
+
+        if unit.checked:
+            inside = emitter.assign(f"icmp ult i32 {unit.number}, {layout.units}")
+            emitter.if_then(inside, write)
+        else:
+            write()
+
+
+def _write_row(
+    emitter: FunctionEmitter, unit: Unit, piece: str, lds: LdsType, buffer: SSAValue
+) -> None:
+    bits = ELEMENT_BITS[element_name(lds.element)]
+    elements = multiply_add(emitter, unit.row, lds.pitch.data, unit.column)
+    address = lds_address(emitter, emitter.value(buffer), elements, bits)
+    type_ = f"<{128 // bits} x i{bits}>"
+    emitter.line(f"store {type_} {piece}, {LDS} {address}, align 16")
+
+
+def _write_columns(
+    emitter: FunctionEmitter,
+    layout: StagedLayout,
+    unit: Unit,
+    rows: Sequence[str],
+    lds: LdsType,
+    buffer: SSAValue,
+) -> None:
+    """Transpose the block in registers: each of its columns is `rows` neighbours in LDS."""
+    bits = ELEMENT_BITS[element_name(lds.element)]
+    element = storage_type(lds.element)
+    type_ = f"<{layout.chunk} x {element}>"
+    width = layout.rows * bits // 8
+    base = multiply_add(emitter, unit.column, lds.pitch.data, unit.row)
+    address = lds_address(emitter, emitter.value(buffer), base, bits)
+    for column in range(layout.chunk):
+        pairs = [
+            emitter.assign(
+                f"shufflevector {type_} {rows[row]}, {type_} {rows[row + 1]}, "
+                f"<2 x i32> <i32 {column}, i32 {layout.chunk + column}>"
+            )
+            for row in range(0, layout.rows, 2)
+        ]
+        places = ", ".join(f"i32 {index}" for index in range(layout.rows))
+        vector = emitter.assign(
+            f"shufflevector <2 x {element}> {pairs[0]}, <2 x {element}> {pairs[1]}, "
+            f"<{layout.rows} x i32> <{places}>"
+        )
+        place = lds_address(emitter, address, str(column * lds.pitch.data), bits)
+        emitter.line(f"store <{layout.rows} x {element}> {vector}, {LDS} {place}, align {width}")
