@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import (
     DenseArrayBase,
+    DictionaryAttr,
     FloatAttr,
     IntegerAttr,
     StringAttr,
@@ -23,7 +24,7 @@ ALIGNMENTS = (1, 2, 4, 8, 16)
 
 
 def to_attribute(value: object) -> Attribute:
-    """A Python bool, int, float, str or tuple of int as the attribute that holds it."""
+    """A bool, int, float, str, tuple of int, or mapping of these as the attribute that holds it."""
     if isinstance(value, bool):
         return IntegerAttr(int(value), i1)
     if isinstance(value, int):
@@ -34,6 +35,8 @@ def to_attribute(value: object) -> Attribute:
         return StringAttr(value)
     if isinstance(value, tuple):
         return DenseArrayBase.from_list(i64, value)
+    if isinstance(value, Mapping):
+        return DictionaryAttr({name: to_attribute(one) for name, one in value.items()})
     raise TypeError(f"no attribute for {value!r}")
 
 
@@ -50,6 +53,8 @@ def from_attribute(attribute: Attribute) -> object:
             return attribute.data
         case DenseArrayBase():
             return tuple(one.value.data for one in attribute.iter_attrs())
+        case DictionaryAttr():
+            return {name: from_attribute(one) for name, one in attribute.data.items()}
         case _:
             raise VerifyException(f"attribute {attribute} is no bool, integer, float or string")
 

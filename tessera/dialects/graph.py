@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import DenseArrayBase, FloatAttr, IntegerAttr, StringAttr, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    DictionaryAttr,
+    FloatAttr,
+    IntegerAttr,
+    StringAttr,
+    i64,
+)
 from xdsl.ir import Attribute, Dialect, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -30,6 +37,7 @@ class MatmulOp(TensorOp):
     """c[m, n] = sum over k of a[m, k] b[k, n], accumulated in f32 and rounded to `out_dtype`.
 
     Under `transpose_a` the first operand is [k, m], under `transpose_b` the second [n, k].
+    `schedule` fixes schedule attributes of the tile op by name; the others are chosen later.
     """
 
     name = "tessera.matmul"
@@ -37,6 +45,7 @@ class MatmulOp(TensorOp):
     transpose_a = opt_attr_def(IntegerAttr)
     transpose_b = opt_attr_def(IntegerAttr)
     out_dtype = opt_attr_def(StringAttr)
+    schedule = opt_attr_def(DictionaryAttr)
     traits = traits_def(Pure())
 
 
@@ -46,12 +55,14 @@ class FlashAttnOp(TensorOp):
 
     Operands are [batch, heads, seq, head_dim]; k and v may have fewer heads (each serves a group of
     query heads). `scale` is head_dim^-1/2 when absent. A row that sees no key gives 0 and -inf.
+    `schedule` fixes schedule attributes of the tile op by name; the others are chosen later.
     """
 
     name = "tessera.flash_attn"
     CONTRACT: ClassVar[str] = "flash_attn"
     causal = opt_attr_def(StringAttr)
     scale = opt_attr_def(FloatAttr)
+    schedule = opt_attr_def(DictionaryAttr)
     traits = traits_def(Pure())
 
     def verify_options(self) -> None:

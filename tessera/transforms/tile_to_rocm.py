@@ -1,0 +1,142 @@
+"""Tile IR -> Target IR: each scheduled tile op becomes a directive and the contract ops it implies.
+
+tile.matmul --> tessera_rocm.mfma, async_copy (a, b), wait, wmma_gemm
+tile.flash_attn --> tessera_rocm.mfma, async_copy (k, v), wait, flash_attn
+tile.elementwise --> tessera_rocm.elementwise; tile.view --> tessera_rocm.view
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+from xdsl.passes import ModulePass
+from xdsl.rewriter import Rewriter
+
+from tessera.dialects import rocm, tile
+from tessera.dialects.attributes import options_of
+from tessera.dialects.tensors import spec_of
+from tessera.errors import CompileError
+from tessera.targets import DEFAULT_ROCM_CHIP, Target, resolve_target
+from tessera.transforms.assign_schedules import static_head_dims
+
+
+@dataclass(frozen=True)
+class TileToRocmPass(ModulePass):
+    """Replace every op of the tile dialect; other ops stay as they are."""
+
+    name = "tile-to-rocm"
+    target: str = DEFAULT_ROCM_CHIP
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Rewrite in place; raises CompileError for an op without a schedule, DtypeError."""
+        target = resolve_target(self.target)
+        for one in list(op.walk()):
+            rule = RULES.get(type(one))
+            if rule is None:
+                continue
+            if isinstance(one, tile.LaunchableOp) and not one.is_scheduled():
+                raise CompileError(
+                    f"tile-to-rocm: {one.name} {one.kernel.data!r} has no schedule; "
+                    "run assign-schedules first"
+                )
+            Rewriter.replace_op(one, rule(one, target))
+
+
+def _matmul(op: Operation, target: Target) -> list[Operation]:
+    assert isinstance(op, tile.MatmulOp)
+    options = options_of(op)
+    dtype = spec_of(op.operands[0].type).dtype
+    row = target.matrix_core(dtype)
+    directive = rocm.WmmaGemmOp(
+        op.operands,
+        [value.type for value in op.results],
+        {"name": None, "m": row.m, "n": row.n, "k": row.k, "dtype": dtype, **options},
+    )
+    block_k = int(str(options["block_k"]))
+    tile_m = row.m * int(str(options["mt"])) * int(str(options["waves_m"]))
+    tile_n = row.n * int(str(options["nt"])) * int(str(options["waves_n"]))
+    copies = {"a": (tile_m, block_k), "b": (tile_n, block_k)} if block_k else {}
+    return [*_demands(op, target, dtype, copies), directive]
+
+
+def _flash_attn(op: Operation, target: Target) -> list[Operation]:
+    assert isinstance(op, tile.FlashAttnOp)
+    options = options_of(op)
+    dtype = spec_of(op.operands[0].type).dtype
+    head_dim, head_dim_v = static_head_dims(op)
+    directive = rocm.FlashAttnOp(
+        op.operands,
+        [value.type for value in op.results],
+        {
+            "name": None,
+            "head_dim": head_dim,
+            "head_dim_v": head_dim_v if head_dim_v != head_dim else None,
+            "dtype": dtype,
+            **options,
+        },
+    )
+    keys = int(str(options["keys_per_step"]))
+    copies = {"k": (keys, head_dim), "v": (keys, head_dim_v)}
+    return [*_demands(op, target, dtype, copies), directive]
+
+
+def _elementwise(op: Operation, target: Target) -> list[Operation]:
+    assert isinstance(op, tile.ElementwiseOp)
+    return [
+        rocm.ElementwiseOp(
+            op.operands,
+            [value.type for value in op.results],
+            {
+                **options_of(op),
+                "dtype": spec_of(op.operands[0].type).dtype,
+                "out_dtype": spec_of(op.results[0].type).dtype,
+            },
+        )
+    ]
+
+
+def _view(op: Operation, target: Target) -> list[Operation]:
+    assert isinstance(op, tile.ViewOp)
+    return [rocm.ViewOp(op.source, op.result.type, op.kind.data, op.parameters.get_values())]
+
+
+def _demands(
+    op: tile.LaunchableOp, target: Target, dtype: str, copies: Mapping[str, tuple[int, int]]
+) -> list[Operation]:
+    """The contract ops of one kernel; `copies` gives rows and columns by staged operand."""
+    row = target.matrix_core(dtype)
+    kernel = {"for_kernel": op.kernel.data}
+    demands: list[Operation] = [
+        rocm.MfmaOp(
+            kernel
+            | {
+                "m": row.m,
+                "n": row.n,
+                "k": row.k,
+                "dtype": row.element_dtype,
+                "accumulator_dtype": row.accumulator_dtype,
+            }
+        )
+    ]
+    for operand, (rows, columns) in copies.items():
+        size = {"rows": rows, "columns": columns}
+        demands.append(rocm.AsyncCopyOp(kernel | {"operand": operand} | size | {"dtype": dtype}))
+    if copies:
+        demands.append(rocm.WaitOp(kernel | {"pending": 0}))
+    return demands
+
+
+RULES: Mapping[type[Operation], Callable[[Operation, Target], list[Operation]]] = MappingProxyType(
+    {
+        tile.MatmulOp: _matmul,
+        tile.FlashAttnOp: _flash_attn,
+        tile.ElementwiseOp: _elementwise,
+        tile.ViewOp: _view,
+    }
+)
+"""Tile op -> the ops that replace it, the last of which gives its results."""
