@@ -54,7 +54,7 @@ PASSES: Mapping[str, PassFactory] = MappingProxyType(
 )  # fmt: skip
 """Every pass by the name that `tessera-opt -p` takes."""
 
-_GRAPH_TO_TILE = ("dce", "fold-transposes", "graph-to-tile", "assign-schedules")
+_GRAPH_TO_TILE = ("fold-transposes", "dce", "graph-to-tile", "assign-schedules")
 _TILE_TO_TARGET = ("tile-to-rocm", "check-contracts")
 _TARGET_TO_KERNEL = (
     "check-contracts",

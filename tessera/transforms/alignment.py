@@ -1,4 +1,4 @@
-"""Tensors of a host function to the number of bytes that divides the start of each of their rows."""
+"""Tensors of a host function to the bytes that divide the start of each of their rows."""
 
 from __future__ import annotations
 

@@ -47,12 +47,11 @@ class GraphToTilePass(ModulePass):
 
 def _lowered(op: Operation, names: KernelNames) -> tile.LaunchableOp:
     assert isinstance(op, TensorOp)
-    lowered_class, base_name = RULES[type(op)]
-    options = options_of(op)
+    lowered_class, stem = RULES[type(op)]
+    options = {"name": names.fresh(stem(op)), **options_of(op)}
     schedule = options.pop("schedule", {})
     assert isinstance(schedule, dict)
     options |= schedule
-    options["name"] = names.fresh(base_name(op))
     return lowered_class(op.operands, [value.type for value in op.results], options)
 
 
