@@ -73,7 +73,9 @@ def tessera_imports(path: Path):
             module = node.module or ""
             modules = [module]
             if module == "tessera":
-                modules = [f"tessera.{alias.name}" for alias in node.names]
+                # Names of the package itself, such as its version, belong to no part.
+                names = [alias.name for alias in node.names if not alias.name.startswith("__")]
+                modules = [f"tessera.{name}" for name in names]
         else:
             continue
         for module in modules:
