@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tinygrad.runtime.autogen.amd.rdna3 import ins as isa
 from tinygrad.runtime.autogen.amd.rdna3.str_pcode import PCODE
 
+from emulator_witness.assembler import isa
 from emulator_witness.vector_cases import base_name
 
 _RELATIVE = "names registers relative to M0: tested in test_lane_instructions.py"

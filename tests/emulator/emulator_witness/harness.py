@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tinygrad.runtime.autogen.amd.rdna3 import ins as isa
 
+from emulator_witness.assembler import isa, s, to_bytes, v
 from emulator_witness.code_object import Kernel, KernelArgument, build_code_object
 
 LANES = 32
@@ -24,7 +24,6 @@ SCALARS = 16
 VCC, SCC, EXEC, M0 = 12, 13, 14, 15
 MEMORY_BYTES = 64 * LANES
 RAW_BUFFER_WORD3 = 0x31004000
-v, s = isa.v, isa.s
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Case:
     details: dict[str, Any] = field(default_factory=dict)
 
     def code(self) -> bytes:
-        return b"".join(i if isinstance(i, bytes) else i.to_bytes() for i in self.instructions)
+        return to_bytes(self.instructions)
 
 
 @dataclass
@@ -171,10 +170,9 @@ def batch_kernel(cases: Sequence[Case], registers: int, private_bytes: int = 0) 
             *_add_to_pointer(86, MEMORY_BYTES),
         ]
     code.append(isa.s_endpgm())
-    raw = b"".join(i if isinstance(i, bytes) else i.to_bytes() for i in code)
     arguments = [KernelArgument(name, 8, True) for name in ("inputs", "outputs", "memory")]
     lds = MEMORY_BYTES if any(case.lds for case in cases) else 0
-    kernel = Kernel(raw, "batch", arguments, lds, private_bytes, max_block=LANES)
+    kernel = Kernel(to_bytes(code), "batch", arguments, lds, private_bytes, max_block=LANES)
     return build_code_object(kernel)
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tinygrad.runtime.autogen.amd.rdna3 import ins as isa
 from tinygrad.runtime.autogen.amd.rdna3.operands import OPERANDS
 
 from emulator_witness import harness as h
+from emulator_witness.assembler import isa, s, v
 from emulator_witness.operand_values import packed_form, random_operand, scalar_form
 
 SOURCE_REGISTERS = {"src0": 0, "vsrc0": 0, "src1": 4, "vsrc1": 4, "src2": 8}
@@ -23,7 +23,6 @@ DESTINATION, SCALAR_SOURCE, SCALAR_DESTINATION, MASK_REGISTER = 12, 16, 24, 26
 LITERALS = {"F32": 0x40490FDB, "F16": 0x4248}
 # Packed sources whose halves OPSEL and NEG choose; the others of VOP3P read whole registers.
 HALVES = frozenset(f"FMT_NUM_PK2_{kind}" for kind in ("F16", "BF16", "I16", "U16", "B16"))
-v, s = isa.v, isa.s
 
 
 @dataclass(frozen=True)
