@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,7 +75,7 @@ class MemoryPlan:
     result_width: int
     size: int
     offset: int = 0
-    offsets: tuple[int, int] = (0, 0)
+    offsets: Sequence[int] = (0, 0)
     stride: int = OWN_BYTES
     float_form: sf.Format | None = None
     returns_in_data: bool = False
@@ -189,9 +189,9 @@ def _encode_lds(plan: MemoryPlan, operation: Any, rng: random.Random) -> None:
     values: dict[str, Any] = {"addr": v[0]} if "addr" in operands else {}
     for name, register in (("data0", DATA), ("data1", DATA2), ("vdst", RESULT)):
         if name in operands:
-            values[name] = (
-                _result(operation) if name == "vdst" else _span(register, operands[name][1])
-            )
+            values[name] = _span(register, operands[name][1])
+    if "vdst" in values:
+        values["vdst"] = _result(operation)
     if "2ADDR" in plan.name:
         far = "STRIDE64" in plan.name
         scale = plan.size * (64 if far else 1)
