@@ -112,6 +112,17 @@ class FunctionEmitter:
         self.branch(end)
         self.start_block(end)
 
+    def value_where(self, condition: str, type_: str, body: Callable[[], str]) -> str:
+        """The value of `body` where an i1 holds, zero elsewhere; `body` runs only where it holds."""
+        before, then, end = self.label, self.new_label("then"), self.new_label("end")
+        self.line(f"br i1 {condition}, label %{then}, label %{end}")
+        self.start_block(then)
+        value = body()
+        inner = self.label
+        self.branch(end)
+        self.start_block(end)
+        return self.assign(f"phi {type_} [ {value}, %{inner} ], [ zeroinitializer, %{before} ]")
+
     def if_else(
         self, condition: str, then: Callable[[], None], otherwise: Callable[[], None]
     ) -> None:

@@ -166,6 +166,19 @@ class StageOp(IRDLOperation):
 
 
 @irdl_op_definition
+class UndefinedOp(IRDLOperation):
+    """A value that nobody reads: what a register holds on a path where it is not used."""
+
+    name = "wave.undefined"
+    result = result_def()
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict `:` type($result)"
+
+    def __init__(self, type_: Attribute) -> None:
+        super().__init__(result_types=[type_])
+
+
+@irdl_op_definition
 class CommitOp(IRDLOperation):
     """Write a staged tile into LDS, as it is or (arrangement `transposed`) with axes swapped."""
 
@@ -557,6 +570,7 @@ OPERATIONS: list[type[Operation]] = [
     AllocLdsOp,
     OffsetOp,
     StageOp,
+    UndefinedOp,
     CommitOp,
     LoadFragmentOp,
     LoadGlobalFragmentOp,

@@ -167,7 +167,7 @@ def launch_rule(problem: GemmProblem) -> LaunchRule:
 class GemmProgram:
     """Writes the kernel: K slices through LDS, the next one fetched while this one is multiplied.
 
-    Whole slices run without any check on K; the last, partial one is peeled off and zero-filled.
+    Only the fetch of the last, partial slice checks K, and fills up with zeros.
     """
 
     def __init__(self, program: KernelProgram, problem: GemmProblem) -> None:
@@ -223,41 +223,48 @@ class GemmProgram:
 
     def _through_lds(self, zeros: list[SSAValue]) -> list[SSAValue]:
         p, block_k = self.program, self.schedule.block_k
-        types = [value.type for value in zeros]
-        whole = p.div(p["k"], block_k)
-        rest = p.rem(p["k"], block_k)
+        whole, rest = p.div(p["k"], block_k), p.rem(p["k"], block_k)
+        slices = p.ceildiv(p["k"], block_k)
+        last = p.sub(slices, 1)
+        types = [self._staged_type(side) for side in (self.a, self.b)]
 
-        def whole_slices() -> Sequence[SSAValue]:
-            staged = [self._stage(side, p.constant(0), None) for side in (self.a, self.b)]
-            last = p.sub(whole, 1)
+        def fetch(index: SSAValue) -> list[SSAValue]:
+            start = p.mul(index, block_k)
+            return p.when(
+                p.compare("slt", index, whole),
+                lambda: [self._stage(side, start, None) for side in (self.a, self.b)],
+                lambda: [self._stage(side, start, rest) for side in (self.a, self.b)],
+                types,
+            )
 
-            def step(index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
-                self._commit(carried[-2:])
-                following = p.mul(p.min(p.add(index, 1), last), block_k)
-                ahead = [self._stage(side, following, None) for side in (self.a, self.b)]
-                return [*self._multiply_slice(carried[:-2]), *ahead]
+        def step(index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
+            self._commit(carried[-2:])
+            ahead = fetch(p.min(p.add(index, 1), last))
+            return [*self._multiply_slice(carried[:-2]), *ahead]
 
-            return p.loop(0, whole, [*zeros, *staged], step)[: len(zeros)]
-
-        def partial_slice(accumulators: Sequence[SSAValue]) -> Sequence[SSAValue]:
-            start = p.mul(whole, block_k)
-            self._commit([self._stage(side, start, rest) for side in (self.a, self.b)])
-            return self._multiply_slice(accumulators)
-
-        sums = p.when(p.compare("sgt", whole, 0), whole_slices, lambda: zeros, types)
-        return p.when(
-            p.compare("sgt", rest, 0), lambda: partial_slice(sums), lambda: sums, types
+        first = p.when(
+            p.compare("sgt", slices, 0),
+            lambda: fetch(p.constant(0)),
+            lambda: [p.insert(wave.UndefinedOp(type_)) for type_ in types],
+            types,
         )
+        return p.loop(0, slices, [*zeros, *first], step)[: len(zeros)]
+
+    def _staged_type(self, side: Side) -> StagedType:
+        element, block_k = self.problem.element, self.schedule.block_k
+        if side.contiguous_inner:
+            return StagedType(side.outer_size, block_k, element, "rows")
+        return StagedType(block_k, side.outer_size, element, "transposed")
 
     def _stage(self, side: Side, start: SSAValue, rest: SSAValue | None) -> SSAValue:
         """Fetch the K slice that begins at `start`; `rest` counts its valid elements (None: all)."""
-        p, schedule, element = self.program, self.schedule, self.problem.element
+        p, schedule = self.program, self.schedule
         if side.contiguous_inner:
             return p.insert(
                 wave.StageOp(
                     p.offset(side.pointer, start),
                     side.stride,
-                    StagedType(side.outer_size, schedule.block_k, element, "rows"),
+                    self._staged_type(side),
                     schedule.threads,
                     self.problem.alignment,
                     row_limit=side.outer_limit,
@@ -268,7 +275,7 @@ class GemmProgram:
             wave.StageOp(
                 p.offset(side.pointer, p.mul(p.wide(start), p.wide(side.stride))),
                 side.stride,
-                StagedType(schedule.block_k, side.outer_size, element, "transposed"),
+                self._staged_type(side),
                 schedule.threads,
                 self.problem.alignment,
                 row_limit=rest,
@@ -290,23 +297,25 @@ class GemmProgram:
     def _multiply_slice(self, accumulators: Sequence[SSAValue]) -> list[SSAValue]:
         sums = list(accumulators)
         for inner in range(0, self.schedule.block_k, self.problem.core.k):
-            a = [self._lds_fragment(self.a, self.wave_row, i, inner) for i in range(self.schedule.mt)]
-            b = [
-                self._lds_fragment(self.b, self.wave_column, i, inner)
-                for i in range(self.schedule.nt)
-            ]
-            sums = self._outer_product(a, b, sums)
+            sums = self._multiply_step(self.program.constant(inner), sums)
         return sums
 
-    def _lds_fragment(self, side: Side, first: SSAValue, index: int, inner: int) -> SSAValue:
+    def _multiply_step(self, inner: SSAValue, sums: Sequence[SSAValue]) -> list[SSAValue]:
+        """Multiply the part of the slice that one instruction contracts."""
+        schedule = self.schedule
+        a = [self._lds_fragment(self.a, self.wave_row, i, inner) for i in range(schedule.mt)]
+        b = [self._lds_fragment(self.b, self.wave_column, i, inner) for i in range(schedule.nt)]
+        return self._outer_product(a, b, sums)
+
+    def _lds_fragment(self, side: Side, first: SSAValue, index: int, inner: SSAValue) -> SSAValue:
         p = self.program
         assert side.lds is not None
         outer = p.add(first, 16 * index)
         fragment = self.problem.fragment(side.role)
-        return p.insert(wave.LoadFragmentOp(side.lds, outer, p.constant(inner), fragment))
+        return p.insert(wave.LoadFragmentOp(side.lds, outer, inner, fragment))
 
     def _outer_product(
-        self, a: list[SSAValue], b: list[SSAValue], sums: list[SSAValue]
+        self, a: list[SSAValue], b: list[SSAValue], sums: Sequence[SSAValue]
     ) -> list[SSAValue]:
         """Every A fragment times every B fragment; `sums` run along columns first."""
         nt = self.schedule.nt
@@ -326,7 +335,7 @@ class GemmProgram:
         ) -> Sequence[SSAValue]:
             a = self._global_fragments(self.a, self.wave_row, self.schedule.mt, start, limit)
             b = self._global_fragments(self.b, self.wave_column, self.schedule.nt, start, limit)
-            return self._outer_product(a, b, list(sums))
+            return self._outer_product(a, b, sums)
 
         sums = p.loop(
             0, whole, zeros, lambda index, *carried: multiply(p.mul(index, depth), carried, None)

@@ -76,6 +76,12 @@ def emit_offset(emitter: FunctionEmitter, operation: Operation) -> None:
     emitter.bind(operation.results[0], emitter.assign(text))
 
 
+def emit_undefined(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.undefined to poison."""
+    (result,) = operation.results
+    emitter.bind(result, *("poison" for _ in emitter.types(result.type)))
+
+
 def emit_barrier(emitter: FunctionEmitter, operation: Operation) -> None:
     """wave.barrier: LDS traffic is ordered, while global loads in flight stay in flight."""
     order = 'syncscope("workgroup")'
@@ -93,6 +99,7 @@ RULES: dict[type, Rule] = {
     wave.ThreadIdOp: emit_thread_id,
     wave.AllocLdsOp: emit_alloc_lds,
     wave.OffsetOp: emit_offset,
+    wave.UndefinedOp: emit_undefined,
     wave.StageOp: emit_stage,
     wave.CommitOp: emit_commit,
     wave.LoadFragmentOp: emit_load_fragment,

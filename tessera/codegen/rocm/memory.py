@@ -14,10 +14,10 @@ LDS = "ptr addrspace(3)"
 class RowPiece:
     """`count` consecutive elements of one row in global memory, in elements from a uniform base.
 
-    `offset` is the element offset of the row's start (i32), `column` the first column (i32).
-    `row_valid` (i1 or None) turns the whole piece to zeros; columns at or past `column_limit`
-    (i32 or None) are zeros, or anything unless `zero_columns`. Nothing invalid is read: such lanes
-    read the row's first element.
+    `offset` is the element offset of the row's start (i32), `column` the first column (i32). The
+    whole piece is zero where `row_valid` (i1 or None) does not hold. Columns at or past
+    `column_limit` (i32 or None) are zero, or with `zero_columns` False anything. Nothing invalid
+    is read.
     """
 
     pointer: str
@@ -53,15 +53,20 @@ def _load_step(emitter: FunctionEmitter, piece: RowPiece, first: int, step: int)
         inside = emitter.assign(f"icmp slt i32 {column}, {piece.column_limit}")
         if piece.zero_columns:
             valid = inside if valid is None else emitter.assign(f"and i1 {valid}, {inside}")
-        column = emitter.assign(f"select i1 {inside}, i32 {column}, i32 0")
-    elements = emitter.assign(f"add i32 {piece.offset}, {column}")
-    address = global_address(emitter, piece.pointer, elements, piece.bits)
+        else:
+            # Which element is read does not matter, only that it exists: the row's first one.
+            column = emitter.assign(f"select i1 {inside}, i32 {column}, i32 0")
     type_ = f"<{step} x i{piece.bits}>"
-    alignment = min(piece.alignment, step * piece.bits // 8)
-    loaded = emitter.assign(f"load {type_}, {GLOBAL} {address}, align {alignment}")
-    if valid is None:
-        return loaded
-    return emitter.assign(f"select i1 {valid}, {type_} {loaded}, {type_} zeroinitializer")
+
+    def load() -> str:
+        elements = emitter.assign(f"add i32 {piece.offset}, {column}")
+        address = global_address(emitter, piece.pointer, elements, piece.bits)
+        alignment = min(piece.alignment, step * piece.bits // 8)
+        return emitter.assign(f"load {type_}, {GLOBAL} {address}, align {alignment}")
+
+    # Invalid lanes sit the load out. A second, clamped address would do as well, but would occupy
+    # registers throughout the loop around it.
+    return load() if valid is None else emitter.value_where(valid, type_, load)
 
 
 def concatenate(emitter: FunctionEmitter, parts: list[str], width: int, element: str) -> str:

@@ -110,9 +110,9 @@ def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
             step = index if order is None else int(order[index])
             row = emitter.assign(f"add i32 {unit.row}, {step}") if step else unit.row
             valid = None
-            if row_limit is not None:
-                if operation.zero_rows is not None:
-                    valid = emitter.assign(f"icmp slt i32 {row}, {row_limit}")
+            if row_limit is not None and operation.zero_rows is not None:
+                valid = emitter.assign(f"icmp slt i32 {row}, {row_limit}")
+            elif row_limit is not None:
                 last = emitter.assign(f"sub i32 {row_limit}, 1")
                 row = emitter.call("i32", "llvm.smin.i32", [("i32", row), ("i32", last)])
             piece = RowPiece(
