@@ -1,0 +1,1 @@
+"""A Python function and its arguments to Graph IR."""

@@ -1,0 +1,224 @@
+"""Operations on traced tensors: each call adds one operation to the function's Graph IR."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from tessera.contracts import CAUSAL_MODES
+from tessera.errors import DtypeError, OptionError, ShapeError, supported
+from tessera.frontend.arguments import dtype_name
+from tessera.frontend.sizes import UnknownSize
+from tessera.frontend.tracer import Tracer
+
+GELU_FORMS = {"none": "gelu", "tanh": "gelu_tanh"}
+CAUSAL_VALUES = {False: "none", True: "bottom_right", **{mode: mode for mode in CAUSAL_MODES}}
+GEMM_SCHEDULE = ("mt", "nt", "waves_m", "waves_n", "block_k")
+ATTENTION_SCHEDULE = ("waves", "queries_per_wave", "keys_per_step")
+
+
+def matmul(
+    a: Tracer,
+    b: Tracer,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out_dtype: Any = None,
+    schedule: Mapping[str, int] | None = None,
+) -> Tracer:
+    """c [m, n] = a [m, k] @ b [k, n], summed in f32.
+
+    a and b are f16 or bf16, the same for both; under `transpose_a` a is [k, m], under `transpose_b`
+    b is [n, k]. c is f32, or f16 or bf16 when `out_dtype` asks for it. `schedule` fixes some of
+    mt, nt, waves_m, waves_n, block_k instead of what is chosen from the sizes.
+    Raises ShapeError, DtypeError or OptionError that name the operand and what it is.
+    """
+    operands = _tensors("matmul", a=a, b=b)
+    options = {
+        "transpose_a": _flag("matmul", "transpose_a", transpose_a) or None,
+        "transpose_b": _flag("matmul", "transpose_b", transpose_b) or None,
+        "out_dtype": None if out_dtype is None else dtype_name(out_dtype),
+        "schedule": _schedule("matmul", schedule, GEMM_SCHEDULE),
+    }
+    return operands[0].trace.tensor_op("matmul", operands, options)[0]
+
+
+def flash_attn(
+    q: Tracer,
+    k: Tracer,
+    v: Tracer,
+    causal: bool | str = False,
+    scale: float | None = None,
+    return_lse: bool = False,
+    schedule: Mapping[str, int] | None = None,
+) -> Any:
+    """o = softmax(scale q k^T) v, without a score matrix in memory.
+
+    q is [batch, heads, seq_q, head_dim], k and v [batch, heads_k, seq_k, head_dim(_v)], all f16 or
+    all bf16; heads must be a multiple of heads_k (grouped heads), head_dim 1 to 256. `causal` is
+    False, "top_left" or "bottom_right"; True means "bottom_right". `scale` is head_dim^-1/2 when
+    None. Rows that see no key give 0. With `return_lse` the result is (o, lse), lse being
+    [batch, heads, seq_q] f32, the natural log of each row's sum, -inf for rows that see no key.
+    Raises ShapeError, DtypeError or OptionError that name the operand and what it is.
+    """
+    operands = _tensors("flash_attn", q=q, k=k, v=v)
+    is_known = isinstance(causal, bool | str) and causal in CAUSAL_VALUES
+    if not is_known:
+        raise OptionError(
+            f"flash_attn: causal = {causal!r} is not allowed; " + supported(CAUSAL_VALUES)
+        )
+    mode = CAUSAL_VALUES[causal]
+    options = {
+        "causal": mode if mode != "none" else None,
+        "scale": None if scale is None else _number("flash_attn", "scale", scale),
+        "schedule": _schedule("flash_attn", schedule, ATTENTION_SCHEDULE),
+    }
+    o, lse = operands[0].trace.tensor_op("flash_attn", operands, options)
+    return (o, lse) if _flag("flash_attn", "return_lse", return_lse) else o
+
+
+def add(x: Any, y: Any) -> Tracer:
+    """x + y, broadcast by NumPy's rule; one of them may be a number. f16, bf16 or f32."""
+    return _binary("add", x, y)
+
+
+def mul(x: Any, y: Any) -> Tracer:
+    """x * y, broadcast by NumPy's rule; one of them may be a number. f16, bf16 or f32."""
+    return _binary("mul", x, y)
+
+
+def relu(x: Tracer) -> Tracer:
+    """max(x, 0), NaN staying NaN."""
+    return _unary("relu", x)
+
+
+def gelu(x: Tracer, approximate: str = "none") -> Tracer:
+    """x Phi(x), Phi being the normal distribution's; "tanh" takes the usual approximation of it."""
+    if approximate not in GELU_FORMS:
+        raise OptionError(
+            f"gelu: approximate = {approximate!r} is not allowed; " + supported(GELU_FORMS)
+        )
+    return _unary(GELU_FORMS[approximate], x)
+
+
+def silu(x: Tracer) -> Tracer:
+    """x / (1 + exp(-x))."""
+    return _unary("silu", x)
+
+
+def cast(x: Tracer, dtype: Any) -> Tracer:
+    """x rounded to `dtype`: "f16", "bf16", "f32", or what NumPy or PyTorch call these."""
+    return _unary("cast", x, out_dtype=dtype_name(dtype))
+
+
+def reshape(x: Tracer, *sizes: Any) -> Tracer:
+    """x's elements in the same order under new sizes, one of which may be -1; copies nothing."""
+    (x,) = _tensors("reshape", x=x)
+    wanted = [-1 if isinstance(size, UnknownSize) else size for size in _flat(sizes)]
+    return x.trace.view("reshape", x, _integers("reshape", wanted))
+
+
+def permute(x: Tracer, *axes: Any) -> Tracer:
+    """Axis i of the result is axis axes[i] of x (negative: from behind); copies nothing."""
+    (x,) = _tensors("permute", x=x)
+    wanted = _integers("permute", _flat(axes))
+    return x.trace.view("permute", x, [axis % len(wanted) if axis < 0 else axis for axis in wanted])
+
+
+def transpose(x: Tracer, *axes: Any) -> Tracer:
+    """x with its axes in the order `axes`, or with its last two axes swapped when there are none.
+
+    Two axes of a tensor of higher rank are swapped with each other.
+    """
+    (x,) = _tensors("transpose", x=x)
+    rank = x.ndim
+    wanted = _integers("transpose", _flat(axes))
+    if len(wanted) in (0, 2) and rank < 2:
+        raise ShapeError(f"transpose: operand 'x' has rank {rank}; at least 2 is needed")
+    order = list(range(rank))
+    first, second = (-2, -1) if not wanted else (wanted[0], wanted[-1])
+    if len(wanted) == 2 and rank == 2 and wanted == [0, 1]:
+        raise OptionError(
+            "transpose: axes (0, 1) of a matrix swap in PyTorch and stay in NumPy; "
+            "use permute, or transpose without axes"
+        )
+    if len(wanted) in (0, 2):
+        for axis in (first, second):
+            if not -rank <= axis < rank:
+                raise ShapeError(f"transpose: no axis {axis} in rank {rank}")
+        order[first], order[second] = order[second], order[first]
+        return permute(x, *order)
+    return permute(x, *wanted)
+
+
+def _binary(function: str, x: Any, y: Any) -> Tracer:
+    numbers = [one for one in (x, y) if isinstance(one, Real) and not isinstance(one, bool)]
+    if len(numbers) == 2:
+        raise OptionError(f"{function}: one operand must be a tensor, got {x!r} and {y!r}")
+    if not numbers:
+        operands = _tensors(function, x0=x, x1=y)
+        return operands[0].trace.tensor_op("elementwise", operands, {"function": function})[0]
+    operand = _tensors(function, **({"x1": y} if isinstance(x, Real) else {"x0": x}))
+    scalar = _number(function, "scalar", numbers[0])
+    options = {"function": function, "scalar": scalar}
+    return operand[0].trace.tensor_op("elementwise", operand, options)[0]
+
+
+def _unary(function: str, x: Tracer, out_dtype: str | None = None) -> Tracer:
+    operands = _tensors(function, x0=x)
+    options = {"function": function, "out_dtype": out_dtype}
+    return operands[0].trace.tensor_op("elementwise", operands, options)[0]
+
+
+def _tensors(op: str, **operands: Any) -> list[Tracer]:
+    """The operands if all are traced tensors; DtypeError names the one that is not."""
+    for name, value in operands.items():
+        if isinstance(value, Tracer):
+            continue
+        hint = ""
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            hint = "; inside a traced function pass it as an argument, outside use tessera.jit"
+        raise DtypeError(
+            f"{op}: operand {name!r} must be a traced tensor, got {type(value).__name__}{hint}"
+        )
+    return list(operands.values())
+
+
+def _flag(op: str, name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(f"{op}: {name} = {value!r} is not allowed; " + supported((False, True)))
+    return value
+
+
+def _number(op: str, name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise OptionError(f"{op}: {name} = {value!r} must be a finite number")
+    return float(value)
+
+
+def _schedule(
+    op: str, schedule: Mapping[str, int] | None, known: tuple[str, ...]
+) -> dict[str, int] | None:
+    if schedule is None:
+        return None
+    for name, value in schedule.items():
+        if name not in known:
+            raise OptionError(f"{op}: unknown schedule entry {name!r}; " + supported(known))
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+            raise OptionError(f"{op}: schedule entry {name} = {value!r} must be an integer >= 0")
+    return {name: int(value) for name, value in schedule.items()}
+
+
+def _flat(values: tuple[Any, ...]) -> list[Any]:
+    """Sizes or axes given one by one, or as one tuple or list."""
+    if len(values) == 1 and isinstance(values[0], tuple | list):
+        return list(values[0])
+    return list(values)
+
+
+def _integers(op: str, values: list[Any]) -> list[int]:
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise ShapeError(f"{op}: {value!r} is no integer; got {values}")
+    return [int(value) for value in values]
