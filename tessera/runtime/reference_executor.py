@@ -1,0 +1,85 @@
+"""A prepared launch to float64 results of the oracles, rounded to each result's dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tessera import reference
+from tessera.artifact import Artifact
+from tessera.errors import LaunchError
+from tessera.runtime.executors import Call
+from tessera.runtime.host_buffers import TemporaryPool, flat_buffers, tensor_view
+from tessera.runtime.prepared import PreparedLaunch, PreparedStep
+from tessera.runtime.record import LaunchRecord
+from tessera.runtime.tensors import HOST
+
+Oracle = Callable[[PreparedStep, list[np.ndarray]], tuple[np.ndarray, ...]]
+
+
+def _matmul(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    a, b = operands
+    transpose_a, transpose_b = (
+        bool(step.options.get(name, False)) for name in ("transpose_a", "transpose_b")
+    )
+    return (reference.matmul(a, b, transpose_a, transpose_b),)
+
+
+def _flash_attn(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    causal = step.options.get("causal", "none")
+    o, lse = reference.flash_attn(
+        *operands, causal=False if causal == "none" else causal, scale=step.options.get("scale")
+    )
+    return o, lse
+
+
+def _elementwise(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    function = str(step.options["function"])
+    inputs: list[Any] = list(operands)
+    if step.options.get("scalar") is not None:
+        inputs.append(float(step.options["scalar"]))
+    if function == "gelu_tanh":
+        return (reference.gelu(*inputs, approximate="tanh"),)
+    if function == "cast":
+        return (inputs[0].astype(np.float64),)
+    return (getattr(reference, function)(*inputs),)
+
+
+ORACLES: Mapping[str, Oracle] = MappingProxyType(
+    {"matmul": _matmul, "flash_attn": _flash_attn, "elementwise": _elementwise}
+)
+"""The oracle of every contract."""
+
+
+class ReferenceRunner:
+    """Computes every step of one prepared launch in float64 and rounds its results."""
+
+    def __init__(self, artifact: Artifact, prepared: PreparedLaunch) -> None:
+        self.artifact = artifact
+        self.prepared = prepared
+        self.pool = TemporaryPool(prepared.slots)
+
+    def __call__(self, call: Call) -> LaunchRecord:
+        """Compute all steps in order."""
+        for argument in call.arguments:
+            if argument.device != HOST:
+                raise LaunchError(
+                    f"the reference takes tensors in host memory, got one on {argument.device}"
+                )
+        temporaries = self.pool.take()
+        try:
+            buffers = flat_buffers(self.prepared, call, temporaries)
+            for step in self.prepared.steps:
+                operands = [tensor_view(buffers, value) for value in step.operands]
+                results = ORACLES[step.contract](step, operands)
+                for value, result in zip(step.results, results, strict=True):
+                    view = tensor_view(buffers, value)
+                    with np.errstate(over="ignore", invalid="ignore"):
+                        view[...] = result.astype(view.dtype)
+        finally:
+            self.pool.give_back(temporaries)
+        steps = tuple(step.contract for step in self.prepared.steps)
+        return LaunchRecord("reference", self.artifact.chip, steps)
