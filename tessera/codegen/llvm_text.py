@@ -113,7 +113,7 @@ class FunctionEmitter:
         self.start_block(end)
 
     def value_where(self, condition: str, type_: str, body: Callable[[], str]) -> str:
-        """The value of `body` where an i1 holds, zero elsewhere; `body` runs only where it holds."""
+        """The value of `body`, run only where an i1 holds, and zero elsewhere."""
         before, then, end = self.label, self.new_label("then"), self.new_label("end")
         self.line(f"br i1 {condition}, label %{then}, label %{end}")
         self.start_block(then)

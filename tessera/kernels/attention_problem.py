@@ -85,7 +85,8 @@ def attention_problem(directive: Operation, target: Target) -> AttentionProblem:
     dtype = option(directive, "dtype", "f16")
     head_dim = option(directive, "head_dim", 0)
     head_dim_v = option(directive, "head_dim_v", head_dim)
-    default = attention_schedule(target, dtype, head_dim, head_dim_v)
+    alignment = option(directive, "alignment", ELEMENT_BITS // 8)
+    default = attention_schedule(target, dtype, head_dim, head_dim_v, alignment=alignment)
     schedule = AttentionSchedule(
         waves=option(directive, "waves", default.waves),
         queries_per_wave=option(directive, "queries_per_wave", default.queries_per_wave),
@@ -99,7 +100,7 @@ def attention_problem(directive: Operation, target: Target) -> AttentionProblem:
         head_dim_v=head_dim_v,
         causal=option(directive, "causal", "none"),
         scale=option(directive, "scale", head_dim**-0.5),
-        alignment=option(directive, "alignment", ELEMENT_BITS // 8),
+        alignment=alignment,
         schedule=schedule,
         core=target.matrix_core(dtype),
     )
@@ -112,7 +113,7 @@ def launch_rule(problem: AttentionProblem) -> LaunchRule:
     """
     q_tiles = f"ceildiv(seq_q, {problem.schedule.queries})"
     workgroups = f"{q_tiles} * heads * batch"
-    operands = {name: ((0, 1, 2), None) for name in ("q", "k", "v", "o")}
+    operands = dict.fromkeys(("q", "k", "v", "o"), ((0, 1, 2), None))
     aligned = alignment_requirements(operands, problem.alignment, ELEMENT_BITS)
     elements = problem.alignment * 8 // ELEMENT_BITS
     for extent in (problem.head_dim, problem.head_dim_v):

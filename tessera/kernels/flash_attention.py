@@ -53,8 +53,7 @@ class AttentionProgram:
     Scores are computed transposed, S^T = K Q^T, so that a lane owns one query: the running maximum
     and sum are one number per lane, and P^T is the second operand of O^T += V^T P^T after a swap
     of lane halves (Dao, "FlashAttention-2", 2023, with the axes exchanged). Tiles that every query
-    of the workgroup sees in full run without masks; the rest, at most a diagonal and a tail, run
-    with them.
+    of the workgroup sees in full skip the masks; the rest, at most a diagonal and a tail, do not.
     """
 
     def __init__(self, program: KernelProgram, problem: AttentionProblem) -> None:
@@ -83,10 +82,7 @@ class AttentionProgram:
     def write(self) -> None:
         """The whole kernel."""
         queries = self._load_queries()
-        state = self._initial_state()
-        state = self._whole_tiles(queries, state)
-        state = self._masked_tiles(queries, state)
-        self._store(state)
+        self._store(self._walk(queries, self._initial_state()))
 
     def _load_queries(self) -> list[list[SSAValue]]:
         """Q fragments [query tile][channel tile], which stay in registers throughout."""
@@ -112,60 +108,48 @@ class AttentionProgram:
         zero = p.zero(problem.accumulator)
         return [lowest, nothing, *[zero] * problem.value_tiles] * self.query_tiles
 
-    def _whole_tiles(
-        self, queries: list[list[SSAValue]], state: Sequence[SSAValue]
-    ) -> list[SSAValue]:
-        """Tiles without masks; the next one is fetched while this one is computed."""
-        p, loader = self.program, self.loader
-        count = self.keys.whole_tiles
-        last = p.sub(count, 1)
+    def _walk(self, queries: list[list[SSAValue]], state: Sequence[SSAValue]) -> list[SSAValue]:
+        """All visible tiles in order; the next one is fetched while this one is computed.
+
+        One loop holds both kinds of tiles, with masks and bounds behind a branch that all lanes
+        take alike: the accumulators then never meet a second set of themselves.
+        """
+        p, loader, keys = self.program, self.loader, self.keys
+        last = p.sub(keys.tiles, 1)
+
+        def fetch(index: SSAValue) -> list[SSAValue]:
+            start = keys.start_of(index)
+            return p.when(
+                p.compare("slt", index, keys.whole_tiles),
+                lambda: loader.stage(start, None),
+                lambda: loader.stage(start, p.sub(p["seq_k"], start)),
+                loader.staged_types,
+            )
 
         def step(index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
             loader.commit(carried[-2:])
-            following = p.min(p.add(index, 1), last)
-            ahead = loader.stage(self.keys.start_of(following), None)
-            return [*self._attend(queries, carried[:-2], None), *ahead]
+            ahead = fetch(p.min(p.add(index, 1), last))
+            return [*self._attend(queries, carried[:-2], index), *ahead]
 
         first = p.when(
-            p.compare("sgt", count, 0),
-            lambda: loader.stage(p.constant(0), None),
+            p.compare("sgt", keys.tiles, 0),
+            lambda: fetch(p.constant(0)),
             lambda: [p.insert(wave.UndefinedOp(type_)) for type_ in loader.staged_types],
             loader.staged_types,
         )
-        return p.loop(0, count, [*state, *first], step)[: len(state)]
-
-    def _masked_tiles(
-        self, queries: list[list[SSAValue]], state: Sequence[SSAValue]
-    ) -> list[SSAValue]:
-        """Tiles that some query sees in part only: the causal diagonal and the last keys."""
-        p, loader = self.program, self.loader
-
-        def step(index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
-            start = self.keys.start_of(index)
-            loader.commit(loader.stage(start, p.sub(p["seq_k"], start)))
-            return self._attend(queries, carried, start)
-
-        return p.loop(self.keys.whole_tiles, self.keys.tiles, state, step)
+        return p.loop(0, keys.tiles, [*state, *first], step)[: len(state)]
 
     def _attend(
-        self,
-        queries: list[list[SSAValue]],
-        state: Sequence[SSAValue],
-        first_key: SSAValue | None,
+        self, queries: list[list[SSAValue]], state: Sequence[SSAValue], index: SSAValue
     ) -> list[SSAValue]:
-        """One tile of keys: scores, softmax update, output update.
-
-        `first_key` is the index of the tile's first key where masks are needed, else None.
-        """
+        """The tile of keys `index`: scores, softmax update, output update."""
         size = 2 + self.problem.value_tiles
-        scores = self._scores(queries)
+        scores = self._masked_where_needed(self._scores(queries), index)
         weights: list[list[SSAValue]] = []
         rescaled: list[SSAValue] = []
         for tile in range(self.query_tiles):
             part = state[tile * size : (tile + 1) * size]
-            if first_key is not None:
-                scores[tile] = self._mask(scores[tile], tile, first_key)
-            new_state, probabilities = self._softmax(scores[tile], part, first_key is not None)
+            new_state, probabilities = self._softmax(scores[tile], part)
             weights.append([self._as_operand(one) for one in probabilities])
             rescaled += new_state
         return self._accumulate(weights, rescaled)
@@ -173,9 +157,7 @@ class AttentionProgram:
     def _scores(self, queries: list[list[SSAValue]]) -> list[list[SSAValue]]:
         """S^T [query tile][key tile]; every K fragment is read once for all query tiles."""
         p, problem = self.program, self.problem
-        scores = [
-            [p.zero(problem.accumulator) for _ in range(problem.key_tiles)] for _ in queries
-        ]
+        scores = [[p.zero(problem.accumulator) for _ in range(problem.key_tiles)] for _ in queries]
         for key in range(problem.key_tiles):
             for channel in range(problem.channel_tiles):
                 fragment = self.loader.key_fragment(key, channel)
@@ -183,10 +165,25 @@ class AttentionProgram:
                     scores[tile][key] = p.mma(fragment, query[channel], scores[tile][key])
         return scores
 
-    def _mask(
-        self, scores: list[SSAValue], tile: int, first_key: SSAValue
-    ) -> list[SSAValue]:
-        """Scores of hidden keys become -inf."""
+    def _masked_where_needed(
+        self, scores: list[list[SSAValue]], index: SSAValue
+    ) -> list[list[SSAValue]]:
+        """Scores of hidden keys become -inf, in tiles that have any."""
+        p = self.program
+        flat = [score for row in scores for score in row]
+        first_key = self.keys.start_of(index)
+        chosen = p.when(
+            p.compare("slt", index, self.keys.whole_tiles),
+            lambda: flat,
+            lambda: [
+                one for tile, row in enumerate(scores) for one in self._mask(row, tile, first_key)
+            ],
+            [score.type for score in flat],
+        )
+        count = self.problem.key_tiles
+        return [chosen[start : start + count] for start in range(0, len(chosen), count)]
+
+    def _mask(self, scores: list[SSAValue], tile: int, first_key: SSAValue) -> list[SSAValue]:
         p = self.program
         query = p.add(self.wave_query, 16 * tile)
         hidden = p.float_constant(-math.inf)
@@ -202,7 +199,7 @@ class AttentionProgram:
         ]
 
     def _softmax(
-        self, scores: list[SSAValue], state: Sequence[SSAValue], masked: bool
+        self, scores: list[SSAValue], state: Sequence[SSAValue]
     ) -> tuple[list[SSAValue], list[SSAValue]]:
         """([maximum, sum, rescaled accumulators], P^T) of one query tile.
 
@@ -215,7 +212,7 @@ class AttentionProgram:
         largest = p.combine(p.reduce(scaled, "max"), "max")
         grown = p.map([maximum, largest], p.maximum)
         # A row that has seen no key yet has maximum -inf; 0 instead keeps -inf - (-inf) away.
-        shift = p.map([grown], self._finite) if masked else grown
+        shift = p.map([grown], self._finite)
         decay = p.map([maximum, shift], lambda old, new: p.exp2(p.minus(old, new)))
         weights = [
             p.map([one, shift], lambda score, new: p.exp2(p.minus(score, new))) for one in scaled
@@ -236,9 +233,7 @@ class AttentionProgram:
         fragment = self.problem.fragment(self.problem.core.operand_from_accumulator)
         return self.program.insert(wave.ConvertOp(weights, fragment))
 
-    def _accumulate(
-        self, weights: list[list[SSAValue]], state: list[SSAValue]
-    ) -> list[SSAValue]:
+    def _accumulate(self, weights: list[list[SSAValue]], state: list[SSAValue]) -> list[SSAValue]:
         """O^T += V^T P^T; every V^T fragment is read once for all query tiles."""
         size = 2 + self.problem.value_tiles
         for channel in range(self.problem.value_tiles):
@@ -271,5 +266,3 @@ class AttentionProgram:
                 ),
             )
             self.loader.store_lse(lse, query)
-
-

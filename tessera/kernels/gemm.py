@@ -257,7 +257,7 @@ class GemmProgram:
         return StagedType(block_k, side.outer_size, element, "transposed")
 
     def _stage(self, side: Side, start: SSAValue, rest: SSAValue | None) -> SSAValue:
-        """Fetch the K slice that begins at `start`; `rest` counts its valid elements (None: all)."""
+        """Fetch the K slice from `start` on; `rest` counts its valid elements (None: all)."""
         p, schedule = self.program, self.schedule
         if side.contiguous_inner:
             return p.insert(
@@ -384,4 +384,3 @@ class GemmProgram:
             place = p.add(p.mul(p.wide(row), p.wide(p["ldc"])), p.wide(column))
             limits = (p.sub(p["m"], row), p.sub(p["n"], column))
             p.effect(wave.StoreOp(total, p.offset(p["c"], place), p["ldc"], limits, 2))
-

@@ -34,9 +34,7 @@ class KernelProgram:
     other operand's type. All methods append to the innermost open region.
     """
 
-    def __init__(
-        self, name: str, arguments: Sequence[tuple[str, Attribute]], threads: int
-    ) -> None:
+    def __init__(self, name: str, arguments: Sequence[tuple[str, Attribute]], threads: int) -> None:
         entry = Block(arg_types=[type_ for _, type_ in arguments])
         for argument, (argument_name, _) in zip(entry.args, arguments, strict=True):
             argument.name_hint = argument_name
@@ -72,7 +70,7 @@ class KernelProgram:
 
     def constant(self, value: int | float, type_: Attribute = i32) -> SSAValue:
         """A constant of an integer or float type."""
-        key = (value, f"{type_}{type(value).__name__}{str(value)}")
+        key = (value, f"{type_}{type(value).__name__}{value!s}")
         if key not in self._constants:
             attribute = (
                 IntegerAttr(int(value), type_)
@@ -185,7 +183,7 @@ class KernelProgram:
     def loop(
         self, lower: SSAValue | int, upper: SSAValue, initial: Sequence[SSAValue], body: Body
     ) -> list[SSAValue]:
-        """Run body(index, *carried) for index in lower..upper-1; returns the last carried values."""
+        """Run body(index, *carried) for lower <= index < upper; returns the last carried values."""
         block = Block(arg_types=[i32, *(value.type for value in initial)])
         start = lower if isinstance(lower, SSAValue) else self.constant(lower)
         operation = scf.ForOp(start, upper, self.constant(1), list(initial), Region(block))

@@ -132,22 +132,68 @@ def padded(size: int) -> int:
     return -(-size // INSTRUCTION_TILE) * INSTRUCTION_TILE
 
 
-ATTENTION_SCHEDULES: tuple[tuple[int, AttentionSchedule], ...] = (
-    (64, AttentionSchedule(waves=4, queries_per_wave=32, keys_per_step=64)),
-    (96, AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=64)),
-    (128, AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32)),
-    (256, AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32)),
+@dataclass(frozen=True)
+class AttentionChoice:
+    """Shipped forward schedules up to one head_dim.
+
+    `wide` is for many queries on 16-byte boundaries, `unaligned` for many on others (whose fetches
+    take more registers), `small` for so few queries that `wide` would leave waves idle.
+    """
+
+    largest_head_dim: int
+    wide: AttentionSchedule
+    unaligned: AttentionSchedule
+    small: AttentionSchedule
+
+
+ATTENTION_SCHEDULES: tuple[AttentionChoice, ...] = (
+    AttentionChoice(
+        64,
+        wide=AttentionSchedule(waves=8, queries_per_wave=32, keys_per_step=32),
+        unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
+        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=64),
+    ),
+    AttentionChoice(
+        96,
+        wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
+        unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
+        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
+    ),
+    AttentionChoice(
+        128,
+        wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
+        unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
+        small=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
+    ),
+    AttentionChoice(
+        256,
+        wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
+        unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=16),
+        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
+    ),
 )
-"""(largest head_dim, schedule) in ascending order."""
+"""In ascending order of head_dim; none of those up to 128 spills registers."""
 
 
 def attention_schedule(
-    target: Target, dtype: str, head_dim: int, head_dim_v: int
+    target: Target,
+    dtype: str,
+    head_dim: int,
+    head_dim_v: int,
+    seq_q: int | None = None,
+    alignment: int = 16,
 ) -> AttentionSchedule:
-    """The shipped forward schedule for a head_dim; raises DtypeError and OptionError."""
+    """The shipped forward schedule; `seq_q` None while unknown, `alignment` in bytes.
+
+    Raises DtypeError and OptionError.
+    """
     target.matrix_core(dtype)
-    for largest, schedule in ATTENTION_SCHEDULES:
-        if max(head_dim, head_dim_v) <= largest:
+    largest = max(head_dim, head_dim_v)
+    for choice in ATTENTION_SCHEDULES:
+        if largest <= choice.largest_head_dim:
+            schedule = choice.wide if alignment >= 16 else choice.unaligned
+            if seq_q is not None and seq_q <= schedule.queries // 2:
+                schedule = choice.small
             check_lds(target, schedule.lds_bytes(head_dim, head_dim_v))
             return schedule
     raise OptionError(

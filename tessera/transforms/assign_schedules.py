@@ -38,9 +38,8 @@ class AssignSchedulesPass(ModulePass):
 
 def _schedule(op: LaunchableOp, target: Target) -> None:
     # Only operands and the first result are accessed row by row; attention's lse is not.
-    chosen: dict[str, object] = {
-        "alignment": min(alignment_of(value) for value in (*op.operands, op.results[0]))
-    }
+    alignment = min(alignment_of(value) for value in (*op.operands, op.results[0]))
+    chosen: dict[str, object] = {"alignment": alignment}
     specs = [spec_of(value.type) for value in op.operands]
     symbols = bind(op.CONTRACT, specs, options_of(op)).symbols
     if isinstance(op, MatmulOp):
@@ -48,7 +47,10 @@ def _schedule(op: LaunchableOp, target: Target) -> None:
         chosen |= asdict(gemm_schedule(target, specs[0].dtype, m, n, k))
     elif isinstance(op, FlashAttnOp):
         head_dim, head_dim_v = static_head_dims(op)
-        chosen |= asdict(attention_schedule(target, specs[0].dtype, head_dim, head_dim_v))
+        schedule = attention_schedule(
+            target, specs[0].dtype, head_dim, head_dim_v, symbols["seq_q"], alignment
+        )
+        chosen |= asdict(schedule)
     for name, value in chosen.items():
         op.attributes.setdefault(name, to_attribute(value))
 
