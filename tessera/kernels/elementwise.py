@@ -44,7 +44,7 @@ def generate_elementwise(directive: Operation, target: Target) -> GeneratedKerne
         "out": PointerType(ELEMENT_TYPES[out_dtype]),
         "count": i32,
         **{f"size{axis}": i32 for axis in range(1, ELEMENTWISE_RANK)},
-        **{f"{one}_{axis}": i64 for one in tensors for axis in range(ELEMENTWISE_RANK)},
+        **{f"{one}_stride{axis}": i64 for one in tensors for axis in range(ELEMENTWISE_RANK)},
         "number": f32,
     }
     program = KernelProgram(name, list(types.items()), THREADS)
@@ -71,7 +71,7 @@ def launch_rule(
             scalar("count", "i32", count),
             *(scalar(f"size{axis}", "i32", f"size{axis}") for axis in range(1, ELEMENTWISE_RANK)),
             *(
-                scalar(f"{one}_{axis}", "i64", f"stride({one}, {axis})")
+                scalar(f"{one}_stride{axis}", "i64", f"stride({one}, {axis})")
                 for one in [*inputs, "out"]
                 for axis in range(ELEMENTWISE_RANK)
             ),
@@ -103,7 +103,7 @@ def write_program(
         def place(tensor: str) -> SSAValue:
             total: SSAValue | None = None
             for axis, coordinate in enumerate(coordinates):
-                step = p.mul(p.wide(coordinate), p[f"{tensor}_{axis}"])
+                step = p.mul(p.wide(coordinate), p[f"{tensor}_stride{axis}"])
                 total = step if total is None else p.add(total, step)
             assert total is not None
             return total
