@@ -44,6 +44,7 @@ DOT_PRODUCTS: Mapping[str, sf.Format] = {
     "V_DOT2_F32_F16": sf.F32,
     "V_DOT2_F32_BF16": sf.F32,
     "V_DOT2ACC_F32_F16": sf.F32,
+    "V_DOT2ACC_F32_BF16": sf.F32,  # dual issue alone
     "V_DOT2_F16_F16": sf.F16,
     "V_DOT2_BF16_BF16": sf.BF16,
 }
