@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Any
 
@@ -24,45 +23,40 @@ CAUSAL = (False, "top_left", "bottom_right")
 
 @cache
 def matmul_function(
-    out_dtype: str = "f32", transpose_a: bool = False, transpose_b: bool = False
-) -> Any:
-    """A jitted c = a @ b with these options."""
+    out_dtype: str = "f32", transpose_a: bool = False, transpose_b: bool = False,
+    schedule: frozenset[tuple[str, int]] = frozenset(),
+) -> Any:  # fmt: skip
+    """A jitted c = a @ b with these options; `schedule` fixes some of its tile sizes."""
 
     @tessera.jit(target=CHIP)
     def matmul(a, b):
         return ops.matmul(
-            a, b, transpose_a=transpose_a, transpose_b=transpose_b, out_dtype=out_dtype
-        )
+            a, b, transpose_a=transpose_a, transpose_b=transpose_b, out_dtype=out_dtype,
+            schedule=dict(schedule) or None,
+        )  # fmt: skip
 
     return matmul
 
 
 @cache
-def attention_function(causal: bool | str = False, scale: float | None = None) -> Any:
-    """A jitted (o, lse) = attention of q, k, v with these options."""
+def attention_function(
+    causal: bool | str = False, scale: float | None = None,
+    schedule: frozenset[tuple[str, int]] = frozenset(),
+) -> Any:  # fmt: skip
+    """A jitted (o, lse) = attention of q, k, v; `schedule` fixes some of its tile sizes."""
 
     @tessera.jit(target=CHIP)
     def attention(q, k, v):
-        return ops.flash_attn(q, k, v, causal=causal, scale=scale, return_lse=True)
+        return ops.flash_attn(
+            q, k, v, causal=causal, scale=scale, return_lse=True, schedule=dict(schedule) or None
+        )
 
     return attention
 
 
-_SCHEDULED: dict[Any, Any] = {}
-
-
-def lower(function: Any, *operands: Any, schedule: dict[str, int] | None = None) -> Any:
-    """The artifact for these operands; `schedule` replaces attributes of the directive."""
-    artifact = function.lower(*operands)
-    if not schedule:
-        return artifact
-    text = artifact.text("target")
-    for name, value in schedule.items():
-        text, count = re.subn(rf"\b{name} = \d+ : i64", f"{name} = {value} : i64", text)
-        assert count, f"the directive has no attribute {name}"
-    if text not in _SCHEDULED:
-        _SCHEDULED[text] = tessera.compile(text, target=CHIP)
-    return _SCHEDULED[text]
+def frozen(schedule: dict[str, int] | None) -> frozenset[tuple[str, int]]:
+    """A schedule as a value that a cache can use as its key."""
+    return frozenset((schedule or {}).items())
 
 
 def launch(
@@ -93,8 +87,8 @@ def run_matmul(
     m = left.array.shape[1 if transpose_a else 0]
     n = right.array.shape[0 if transpose_b else 1]
     c = out or testing.guarded_empty((m, n), DTYPES[out_dtype])
-    function = matmul_function(out_dtype, transpose_a, transpose_b)
-    artifact = lower(function, left.array, right.array, schedule=schedule)
+    function = matmul_function(out_dtype, transpose_a, transpose_b, frozen(schedule))
+    artifact = function.lower(left.array, right.array)
     launch(artifact, (left, right), (c,), executor)
     return c.array
 
@@ -111,7 +105,7 @@ def run_attention(
     o = testing.guarded_empty((batch, heads, seq_q, head_dim_v), operands[0].array.dtype)
     lse = testing.guarded_empty((batch, heads, seq_q), np.float32)
     arrays = [operand.array for operand in operands]
-    artifact = lower(attention_function(causal, scale), *arrays, schedule=schedule)
+    artifact = attention_function(causal, scale, frozen(schedule)).lower(*arrays)
     launch(artifact, operands, (o, lse), executor)
     return o.array, lse.array
 

@@ -11,7 +11,7 @@ from kernel_runs import (
     attention_function,
     check_attention,
     check_matmul,
-    lower,
+    frozen,
     matmul_function,
     run_attention,
     run_matmul,
@@ -46,7 +46,7 @@ def test_b41_lds_within_the_limit(head_dim):
 def test_b41_lds_beyond_the_limit_is_refused():
     operands = random_attention(64, 64, 256, np.float16)
     with pytest.raises(ResourceError, match=rf"(?s)\d{{6}}.*{LDS_LIMIT}"):
-        lower(attention_function(), *operands, schedule={"keys_per_step": 256})
+        attention_function(schedule=frozen({"keys_per_step": 256})).lower(*operands)
 
 
 def test_b41_head_dim_beyond_the_limit_is_refused():
@@ -188,7 +188,7 @@ def test_macro_tiles_reuse_fragments(executor):
     check_matmul(blocked, a, a)
 
     def products_per_load(tiles):
-        text = lower(matmul_function(), a, a, schedule=tiles).text("asm")
+        text = matmul_function(schedule=frozen(tiles)).lower(a, a).text("asm")
         lines = list(instructions(text))
         loads = sum(line.startswith(("global_load", "ds_load", "buffer_load")) for line in lines)
         return sum(line.startswith("v_wmma") for line in lines) / loads

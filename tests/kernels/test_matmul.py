@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from kernel_runs import DTYPES, HALF, check_matmul, lower, matmul_function, run_matmul
+from kernel_runs import DTYPES, HALF, check_matmul, matmul_function, run_matmul
 
 from tessera import testing
 from tessera.testing import MATMUL_SIZES, random_tensor
@@ -17,7 +17,11 @@ SAMPLE = [
     (15, 16, 17), (16, 16, 16), (17, 15, 33), (33, 64, 1), (33, 129, 15), (64, 33, 129),
     (64, 64, 64), (129, 17, 64), (129, 129, 33),
 ]  # fmt: skip
-SCHEDULES = {"1x1": {"mt": 1, "nt": 1}, "default": None}
+SCHEDULES = {
+    # The simplest one: one wave, one instruction tile, operands straight from global memory.
+    "1x1": {"mt": 1, "nt": 1, "waves_m": 1, "waves_n": 1, "block_k": 0},
+    "default": None,
+}
 
 
 def operands(m, n, k, dtype, transpose_a=False, transpose_b=False, seed=0):
@@ -92,7 +96,7 @@ def test_matmul_of_matrix_slices(executor, out_dtype):
     wide_a.array[:, 5:36] = a
     wide_b = testing.guarded(np.full((31, 40), np.nan, dtype))
     wide_b.array[:, 3:20] = b
-    artifact = lower(matmul_function(out_dtype), wide_a.array[:, 5:36], wide_b.array[:, 3:20])
+    artifact = matmul_function(out_dtype).lower(wide_a.array[:, 5:36], wide_b.array[:, 3:20])
     wide_c = np.full((33, 32), 7.0, DTYPES[out_dtype])
     from tessera import runtime
 

@@ -12,7 +12,6 @@ from kernel_runs import (
     assert_rounded,
     check_matmul,
     launch,
-    lower,
     matmul_function,
     run_matmul,
 )
@@ -21,7 +20,11 @@ import tessera
 from tessera import ops, testing
 from tessera.errors import DtypeError
 
-SCHEDULES = [None, {"mt": 1, "nt": 1}]
+SCHEDULES = [
+    None,
+    {"mt": 1, "nt": 1},
+    {"mt": 1, "nt": 1, "waves_m": 1, "waves_n": 1, "block_k": 0},
+]
 
 
 def assert_sums(c, expected):
@@ -158,7 +161,7 @@ def test_b53_same_kernel_name_in_two_programs(executor):
 
         a = np.full((17, 16), 1 + 2.0**-9, np.float32).astype(DTYPES[dtype])
         b = np.full((16, 16 * n_scale), 1.0, np.float32).astype(DTYPES[dtype])
-        return lower(kernel, a, b), a, b
+        return kernel.lower(a, b), a, b
 
     programs = [program("f16", 1), program("bf16", 1), program("f16", 2)]
     names = {tuple(kernel.name for kernel in artifact.kernels) for artifact, _, _ in programs}
