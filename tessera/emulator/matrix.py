@@ -108,7 +108,7 @@ def _float_accumulator(c: Array, result: str, neg: int, neg_hi: int, high: bool)
         values = c.view(np.float32)
     else:
         bits = (c >> _16 if high else c & _LOW_HALF).astype(np.uint16)
-        values = _F16_VALUES[bits] if result == "f16" else bf16_to_f32(bits)
+        values = np.take(_F16_VALUES, bits) if result == "f16" else bf16_to_f32(bits)
     if neg_hi & 4:
         values = np.abs(values)
     return -values if neg & 4 else values

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tessera.emulator.semantics.kinds import Array, vector
-from tessera.emulator.semantics.rounding import fma_f32, fma_f64
+from tessera.emulator.semantics.rounding import fma_f32, fma_f64, fma_f64_exact, scaled_fma_f32
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,6 @@ def _is_denormal(x: Array, form: _Format) -> Array:
     return (form.exponent(x) == 0) & (x != 0)
 
 
-def _quotient_is_denormal(numerator: Array, denominator: Array, form: _Format) -> Array:
-    """Whether numerator / denominator, not rounded, is below the smallest normal number."""
-    top, top_exponent = np.frexp(np.abs(numerator))
-    bottom, bottom_exponent = np.frexp(np.abs(denominator))
-    exponent = top_exponent - bottom_exponent + (top >= bottom)
-    finite = np.isfinite(numerator) & np.isfinite(denominator)
-    return finite & (exponent < 2 - (form.exponent_mask >> 1))
-
-
 def _div_scale(x: Array, denominator: Array, numerator: Array, form: _Format) -> Any:
     """(scaled x, mask that V_DIV_FMAS must scale back); x is the denominator or the numerator."""
     x, denominator, numerator = np.broadcast_arrays(x, denominator, numerator)
@@ -61,12 +52,8 @@ def _div_scale(x: Array, denominator: Array, numerator: Array, form: _Format) ->
     is_denominator = x.view(form.bits) == denominator.view(form.bits)
     is_numerator = x.view(form.bits) == numerator.view(form.bits)
     top, bottom = form.exponent(numerator), form.exponent(denominator)
-    largest = form.exponent_mask
-    inverse_denormal = (bottom >= largest - 1) & (bottom < largest)
-    bias = largest >> 1
-    # 2 ** (bias - 1) itself has the smallest normal number as its reciprocal.
-    inverse_denormal &= np.abs(denominator) > np.ldexp(x.dtype.type(1), bias - 1)
-    small = _quotient_is_denormal(numerator, denominator, form)
+    inverse_denormal = _is_denormal(x.dtype.type(1) / denominator, form)
+    small = _is_denormal(numerator / denominator, form)
     zero = (numerator == 0) | (denominator == 0)
     near_overflow = top - bottom >= form.near_overflow
     conditions = [
@@ -94,25 +81,34 @@ def div_scale_f64(x: Array, denominator: Array, numerator: Array) -> tuple[Array
     return _div_scale(x, denominator, numerator, _F64)
 
 
-def _scaled_once(result: Array, large: Array, step: int, mask: Array) -> Array:
-    power = np.where(large, np.int32(step), np.int32(-step))
-    return np.where(mask, np.ldexp(result, power), result)
+def _power(addend: Array, form: _Format) -> Array:
+    """int32 exponent of the scale: up for a large third operand, else down."""
+    large = form.exponent(addend) > form.exponent_mask >> 1
+    return np.where(large, np.int32(form.step), np.int32(-form.step))
 
 
 def div_fmas_f32(a: Array, b: Array, c: Array, mask: Array) -> Array:
-    """V_DIV_FMAS_F32: a * b + c, scaled back where the mask is set."""
+    """V_DIV_FMAS_F32: a * b + c, scaled back where the mask is set, rounded once."""
     result = fma_f32(a, b, c)
     if not np.any(mask):
         return result
-    return _scaled_once(result, _F32.exponent(c) > 127, 64, mask)
+    return np.where(mask, scaled_fma_f32(a, b, c, _power(c, _F32)), result)
 
 
 def div_fmas_f64(a: Array, b: Array, c: Array, mask: Array) -> Array:
-    """V_DIV_FMAS_F64: a * b + c, scaled back where the mask is set."""
+    """V_DIV_FMAS_F64: a * b + c, scaled back where the mask is set, rounded once."""
     result = fma_f64(a, b, c)
     if not np.any(mask):
         return result
-    return _scaled_once(result, _F64.exponent(c) > 1023, 128, mask)
+    power = np.broadcast_to(_power(c, _F64), result.shape)
+    a, b, c, mask = (np.broadcast_to(x, result.shape) for x in (a, b, c, mask))
+    result = np.where(mask, np.ldexp(result, power), result)
+    # A result that came out denormal was rounded twice.
+    again = mask & (np.abs(result) < 2.0**-1022) & np.isfinite(a) & np.isfinite(b)
+    for index in zip(*np.nonzero(again), strict=True):
+        operands = float(a[index]), float(b[index]), float(c[index])
+        result[index] = fma_f64_exact(*operands, int(power[index]))
+    return result
 
 
 def _div_fixup(quotient: Array, denominator: Array, numerator: Array, form: _Format) -> Array:
@@ -121,7 +117,7 @@ def _div_fixup(quotient: Array, denominator: Array, numerator: Array, form: _For
     infinity, zero = kind(np.inf), kind(0)
     sign = np.signbit(denominator) ^ np.signbit(numerator)
     top, bottom = form.exponent(numerator), form.exponent(denominator)
-    result = np.abs(quotient)
+    result = np.where(np.isnan(quotient), infinity, np.abs(quotient))
     result = np.where(top - bottom < form.underflow, zero, result)
     top_zero, bottom_zero = numerator == 0, denominator == 0
     top_infinite, bottom_infinite = np.isinf(numerator), np.isinf(denominator)

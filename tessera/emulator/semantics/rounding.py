@@ -65,6 +65,13 @@ def fma_f16(a: Array, b: Array, c: Array) -> Array:
     return total.astype(np.float16)
 
 
+def scaled_fma_f32(a: Array, b: Array, c: Array, power: Array) -> Array:
+    """float32 (a * b + c) * 2 ** power with one rounding; |power| (int32) is at most 200."""
+    product, addend = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
+    odd = _round_to_odd(product + addend, product, addend)
+    return np.ldexp(odd, power).astype(np.float32)
+
+
 def fma_f32_to_f16(a: Array, b: Array, c: Array) -> Array:
     """float32 a * b + c rounded to float32, then to float16, as V_FMA_MIXLO_F16 documents."""
     return fma_f32(a, b, c).astype(np.float16)
@@ -89,9 +96,9 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     return total, (a - (total - part)) + (b - part)
 
 
-def _fma_f64_exact(a: float, b: float, c: float) -> float:
-    """One element by rational arithmetic; arguments are finite."""
-    total = Fraction(a) * Fraction(b) + Fraction(c)
+def fma_f64_exact(a: float, b: float, c: float, power: int = 0) -> float:
+    """(a * b + c) * 2 ** power of finite numbers by rational arithmetic, rounded once."""
+    total = (Fraction(a) * Fraction(b) + Fraction(c)) * Fraction(2) ** power
     if total == 0:
         return a * b + c if a == 0 or b == 0 else 0.0
     try:
@@ -119,7 +126,7 @@ def fma_f64(a: Array, b: Array, c: Array) -> Array:
         finite = np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
         result = np.where(finite, result, a * b + c)
         for index in zip(*np.nonzero(finite & ~safe), strict=True):
-            result[index] = _fma_f64_exact(float(a[index]), float(b[index]), float(c[index]))
+            result[index] = fma_f64_exact(float(a[index]), float(b[index]), float(c[index]))
     return result
 
 
