@@ -66,7 +66,7 @@ def launch(
     guards = [x for x in (*operands, *results) if isinstance(x, testing.GuardedBuffer)]
     arrays = [getattr(x, "array", x) for x in operands]
     kept = [np.array(array, copy=True) for array in arrays]
-    out = tuple(result.array for result in results)
+    out = [result.array for result in results]
     tessera.runtime.launch(
         artifact, *arrays, out=out if len(out) > 1 else out[0], executor=executor
     )

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from kernel_runs import CAUSAL, DTYPES, HALF, check_attention, run_attention
+from kernel_runs import CAUSAL, DTYPES, HALF, attention_function, check_attention, run_attention
 
 import tessera
 from tessera import testing
@@ -108,12 +108,11 @@ def test_attention_of_packed_projections(executor):
     packed = random_tensor((2, 17, 3, 2, 64), np.float16, 3)
     views = [packed[:, :, index].transpose(0, 2, 1, 3) for index in range(3)]
     o, lse = tessera.runtime.launch(lower_attention(views), *views, executor=executor)
-    check_attention(o, lse, *(np.ascontiguousarray(view) for view in views))
+    q, k, v = (np.ascontiguousarray(view) for view in views)
+    check_attention(o, lse, q, k, v)
 
 
 def lower_attention(operands):
-    from kernel_runs import attention_function
-
     return attention_function().lower(*operands)
 
 

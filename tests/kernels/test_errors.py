@@ -1,5 +1,7 @@
 """What is not supported raises, names itself, lists what is supported, and writes nothing."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from kernel_runs import CHIP, attention_function, matmul_function
@@ -11,7 +13,7 @@ from tessera.errors import DtypeError, OptionError, ShapeError, TargetError, Tes
 F16 = np.float16
 
 
-def zeros(*shape, dtype=F16):
+def zeros(*shape: int, dtype: Any = F16) -> np.ndarray:
     return np.zeros(shape, dtype)
 
 
@@ -32,7 +34,7 @@ def test_matmul_operands_that_do_not_fit(case):
         matmul_function().lower(*operands)
 
 
-def qkv(q=(1, 2, 16, 64), k=(1, 2, 16, 64), v=(1, 2, 16, 64), dtype=F16):
+def qkv(q=(1, 2, 16, 64), k=(1, 2, 16, 64), v=(1, 2, 16, 64), dtype: Any = F16):
     return zeros(*q, dtype=dtype), zeros(*k, dtype=dtype), zeros(*v, dtype=dtype)
 
 

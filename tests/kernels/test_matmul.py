@@ -24,7 +24,8 @@ SCHEDULES = {
 }
 
 
-def operands(m, n, k, dtype, transpose_a=False, transpose_b=False, seed=0):
+def operands(shape, dtype, transpose_a=False, transpose_b=False, seed=0):
+    m, n, k = shape
     a = random_tensor((k, m) if transpose_a else (m, k), DTYPES[dtype], seed)
     b = random_tensor((n, k) if transpose_b else (k, n), DTYPES[dtype], seed + 1)
     return a, b
@@ -34,7 +35,7 @@ def operands(m, n, k, dtype, transpose_a=False, transpose_b=False, seed=0):
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("shape", SAMPLE, ids=str)
 def test_matmul_sizes(executor, shape, dtype, schedule):
-    a, b = operands(*shape, dtype)
+    a, b = operands(shape, dtype)
     c = run_matmul(executor, a, b, schedule=SCHEDULES[schedule])
     check_matmul(c, a, b)
 
@@ -45,7 +46,7 @@ def test_matmul_sizes(executor, shape, dtype, schedule):
 @pytest.mark.parametrize("m", MATMUL_SIZES)
 def test_matmul_all_sizes(executor, m, dtype, schedule):
     for n, k in product(MATMUL_SIZES, repeat=2):
-        a, b = operands(m, n, k, dtype, seed=n + k)
+        a, b = operands((m, n, k), dtype, seed=n + k)
         c = run_matmul(executor, a, b, schedule=SCHEDULES[schedule])
         check_matmul(c, a, b)
 
@@ -54,7 +55,7 @@ def test_matmul_all_sizes(executor, m, dtype, schedule):
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("shape", [(17, 33, 64), (64, 16, 17)], ids=str)
 def test_matmul_result_dtypes(executor, shape, dtype, out_dtype):
-    a, b = operands(*shape, dtype)
+    a, b = operands(shape, dtype)
     c = run_matmul(executor, a, b, out_dtype=out_dtype)
     assert c.dtype == DTYPES[out_dtype]
     check_matmul(c, a, b)
@@ -66,7 +67,7 @@ def test_matmul_result_dtypes(executor, shape, dtype, out_dtype):
 @pytest.mark.parametrize("shape", [(15, 7, 11), (33, 64, 17)], ids=str)
 def test_matmul_transposed_operands(executor, shape, dtype, transpose_a, transpose_b):
     options = dict(transpose_a=transpose_a, transpose_b=transpose_b)
-    a, b = operands(*shape, dtype, **options)
+    a, b = operands(shape, dtype, **options)
     c = run_matmul(executor, a, b, **options)
     check_matmul(c, a, b, **options)
 
@@ -77,7 +78,7 @@ def test_matmul_leading_dimensions(executor, dtype, leading):
     """Rows may be further apart than they are long; what lies between is poison."""
     m, n, k = 17, 33, 40
     more_a, more_b, more_c = leading
-    a, b = operands(m, n, k, dtype)
+    a, b = operands((m, n, k), dtype)
     c = run_matmul(
         executor,
         testing.guarded(a, capacity=(m + 1, k + more_a)),
@@ -91,7 +92,7 @@ def test_matmul_leading_dimensions(executor, dtype, leading):
 def test_matmul_of_matrix_slices(executor, out_dtype):
     """A column block in the middle of a wider matrix, in both operands and in the result."""
     dtype = DTYPES["f16"]
-    a, b = operands(33, 17, 31, "f16")
+    a, b = operands((33, 17, 31), "f16")
     wide_a = testing.guarded(np.full((33, 64), np.nan, dtype))
     wide_a.array[:, 5:36] = a
     wide_b = testing.guarded(np.full((31, 40), np.nan, dtype))
@@ -111,7 +112,7 @@ def test_matmul_of_matrix_slices(executor, out_dtype):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_matmul_gives_the_same_bits_twice(executor, schedule):
-    a, b = operands(65, 47, 129, "f16")
+    a, b = operands((65, 47, 129), "f16")
     first = run_matmul(executor, a, b, schedule=SCHEDULES[schedule]).copy()
     second = run_matmul(executor, a, b, schedule=SCHEDULES[schedule])
     assert first.tobytes() == second.tobytes()
