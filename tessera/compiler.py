@@ -40,6 +40,7 @@ STAGES = (
 module may enter at any of the first four; LLVM text enters by `compile_llvm_text`."""
 
 LEVELS = tuple(stage.level for stage in STAGES)
+MODULE_LEVELS = LEVELS[: LEVELS.index("llvm")]
 
 
 def compile_module(
@@ -54,14 +55,14 @@ def compile_module(
 
     chosen = CompileOptions.of(options)
     source = module.clone()
-    lowered = lower_module(module, "kernel", target, chosen)
+    lowered = lower_module(source, "kernel", target, chosen)
     plan = plan_of(lowered)
     text = print_llvm(lowered, target)
 
     def levels(level: str) -> str:
-        if LEVELS.index(level) >= LEVELS.index("llvm"):
-            return _llvm_level(text, target, chosen, level)
-        return str(lower_module(source, level, target, chosen)) + "\n"
+        if level in MODULE_LEVELS:
+            return str(lower_module(source, level, target, chosen)) + "\n"
+        return _llvm_level(text, target, chosen, level)
 
     def relaxed() -> Artifact:
         return compile_module(source, target, replace(chosen, alignment=1))
@@ -77,6 +78,22 @@ def compile_module(
     )
 
 
+def level_text(
+    module: ModuleOp,
+    level: str,
+    target: Target,
+    options: CompileOptions | Mapping[str, object] | None = None,
+) -> str:
+    """The text of a module at a later level, without linking; as `Artifact.text`."""
+    from tessera.codegen.llvm_text import print_llvm
+
+    chosen = CompileOptions.of(options)
+    if level in MODULE_LEVELS:
+        return str(lower_module(module, level, target, chosen)) + "\n"
+    text = print_llvm(lower_module(module, "kernel", target, chosen), target)
+    return _llvm_level(text, target, chosen, level)
+
+
 def compile_llvm_text(
     text: str, target: Target, options: CompileOptions | Mapping[str, object] | None = None
 ) -> Artifact:
@@ -84,7 +101,7 @@ def compile_llvm_text(
     chosen = CompileOptions.of(options)
 
     def levels(level: str) -> str:
-        if LEVELS.index(level) < LEVELS.index("llvm"):
+        if level in MODULE_LEVELS:
             raise CompileError(f"level {level!r}: compilation started from LLVM IR")
         return _llvm_level(text, target, chosen, level)
 
@@ -148,8 +165,8 @@ def lower_module(module: ModuleOp, level: str, target: Target, options: CompileO
     from tessera.dialects.spec import level_of
     from tessera.transforms import run_passes
 
-    if level not in LEVELS[: LEVELS.index("llvm")]:
-        raise CompileError(f"no module at level {level!r}; " + supported(LEVELS))
+    if level not in MODULE_LEVELS:
+        raise CompileError(f"no module at level {level!r}; " + supported(MODULE_LEVELS))
     start = level_of(module)
     if LEVELS.index(start) > LEVELS.index(level):
         raise CompileError(f"level {level!r}: compilation started from level {start!r}")
