@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -60,7 +62,7 @@ def result_of(outcome):
     return unpack_accumulator(outcome.vectors[0, :, 24:32])
 
 
-def float_operands(name, seed, scale=1.0):
+def float_operands(name, seed, scale=1.0) -> Any:
     """Rounded A, B, C with their registers; columns of B become rows for packing."""
     operand, result = FLOATS[name]
     rng = np.random.default_rng(seed)
@@ -72,7 +74,7 @@ def float_operands(name, seed, scale=1.0):
         pack_operand(bits_of(b.T, operand), 16),
         pack_accumulator(bits_of(c, result)),
     )
-    return tuple(x.astype(np.float64) for x in (a, b, c)), registers
+    return [x.astype(np.float64) for x in (a, b, c)], registers
 
 
 def assert_close(got, a, b, c, dtype):
@@ -106,7 +108,7 @@ def test_layout_is_exact_on_one_hot_matrices(name):
         a[:, k] = np.arange(16) + 1
         b[k, :] = 2.0 ** -(np.arange(16) % 5)
         expected.append(np.outer(a[:, k], b[k, :]))
-        packed = (pack_operand(bits_of(x, operand), 16) for x in (a, b.T))
+        packed: Any = [pack_operand(bits_of(x, operand), 16) for x in (a, b.T)]
         cases.append(case_of(name, *packed, zeros))
     for exact, outcome in zip(expected, run_batch(cases, registers=32)):
         assert np.array_equal(values_of(result_of(outcome), result), exact)
@@ -160,7 +162,7 @@ def test_infinities_and_nans_stay_in_their_row_and_column(name):
     operand, result = FLOATS[name]
     (a, b, c), _ = float_operands(name, 14)
     a[3, 5], b[7, 9] = np.inf, np.nan
-    packed = (pack_operand(bits_of(x, operand), 16) for x in (a, b.T))
+    packed: Any = [pack_operand(bits_of(x, operand), 16) for x in (a, b.T)]
     case = case_of(name, *packed, pack_accumulator(bits_of(c, result)))
     (outcome,) = run_batch([case], registers=32)
     got = values_of(result_of(outcome), result)
