@@ -256,9 +256,14 @@ def _bind_elementwise(operands: Sequence[TensorSpec], options: Mapping[str, obje
             f"elementwise: unknown function {function!r}; " + supported(ELEMENTWISE_FUNCTIONS)
         )
     has_scalar = options.get("scalar") is not None
+    if has_scalar and ELEMENTWISE_FUNCTIONS[function] != 2:
+        raise OptionError(f"{function}: takes one tensor and no scalar")
     expected = ELEMENTWISE_FUNCTIONS[function] - int(has_scalar)
-    if len(operands) != expected or not operands:
-        raise ShapeError(f"{function}: takes {max(expected, 1)} operands, got {len(operands)}")
+    if len(operands) != expected:
+        beside = " beside the scalar" if has_scalar else ""
+        raise ShapeError(
+            f"{function}: number of operands must be {expected}{beside}, got {len(operands)}"
+        )
     dtypes = [spec.dtype for spec in operands]
     for index, spec in enumerate(operands):
         if spec.dtype not in FLOAT_DTYPES:

@@ -98,7 +98,7 @@ func.func @f(%x: tensor<4xf16>, %y: tensor<5xf16>) {
 }
 
 // -----
-// CHECK: error: tessera.elementwise: relu: takes 1 operands, got 2
+// CHECK: error: tessera.elementwise: relu: number of operands must be 1, got 2
 func.func @f(%x: tensor<4xf16>) {
   %z = tessera.elementwise(%x, %x) {function = "relu"} : (tensor<4xf16>, tensor<4xf16>) -> tensor<4xf16>
   func.return

@@ -1,0 +1,102 @@
+// RUN: tessera-opt %s --split-input-file --verify-diagnostics | filecheck %s
+
+// CHECK: error: tessera_rocm.flash_attn: head_dim = 300 is not supported; supported: 1 to 256
+"tessera_rocm.flash_attn"() {name = "fa", head_dim = 300 : i64, dtype = "f16"} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn: head_dim_v = 0 is not supported; supported: 1 to 256
+"tessera_rocm.flash_attn"() {name = "fa", head_dim = 64, head_dim_v = 0, dtype = "f16"} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn: dtype = 'f32'; supported: f16, bf16
+"tessera_rocm.flash_attn"() {name = "fa", head_dim = 64, dtype = "f32"} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn: causal = 'yes'; supported: none, top_left, bottom_right
+"tessera_rocm.flash_attn"() {name = "fa", head_dim = 64, dtype = "f16", causal = "yes"} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn: name = 'a b' is no identifier
+"tessera_rocm.flash_attn"() {name = "a b", head_dim = 64, dtype = "f16"} : () -> ()
+
+// -----
+// CHECK: error: attribute 'name' expected in operation 'tessera_rocm.flash_attn'
+"tessera_rocm.flash_attn"() {head_dim = 64, dtype = "f16"} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn: unknown attribute 'dropout'; supported: head_dim, head_dim_v, causal, scale, waves, queries_per_wave, keys_per_step, name, dtype, alignment
+"tessera_rocm.flash_attn"() {name = "fa", head_dim = 64, dtype = "f16", dropout = 0.5 : f64} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn: head_dim = 64, but its operands have 32
+func.func @f(%q: tensor<1x1x?x32xf16>) {
+  %o, %lse = tessera_rocm.flash_attn(%q, %q, %q) {name = "fa", dtype = "f16", head_dim = 64} : (tensor<1x1x?x32xf16>, tensor<1x1x?x32xf16>, tensor<1x1x?x32xf16>) -> (tensor<1x1x?x32xf16>, tensor<1x1x?xf32>)
+  func.return
+}
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn: dtype = bf16, but its operands are f16
+func.func @f(%q: tensor<1x1x?x32xf16>) {
+  %o, %lse = tessera_rocm.flash_attn(%q, %q, %q) {name = "fa", dtype = "bf16", head_dim = 32} : (tensor<1x1x?x32xf16>, tensor<1x1x?x32xf16>, tensor<1x1x?x32xf16>) -> (tensor<1x1x?x32xf16>, tensor<1x1x?xf32>)
+  func.return
+}
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn: flash_attn: takes 3 operands (q, k, v), got 1
+func.func @f(%q: tensor<1x1x?x32xf16>) {
+  %o, %lse = tessera_rocm.flash_attn(%q) {name = "fa", dtype = "f16", head_dim = 32} : (tensor<1x1x?x32xf16>) -> (tensor<1x1x?x32xf16>, tensor<1x1x?xf32>)
+  func.return
+}
+
+// -----
+// CHECK: error: tessera_rocm.wmma_gemm: k = 32; supported: 16
+"tessera_rocm.wmma_gemm"() {name = "g", dtype = "f16", m = 16, n = 16, k = 32, mt = 1, nt = 1} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.wmma_gemm: block_k = 24 is no multiple of k = 16
+"tessera_rocm.wmma_gemm"() {name = "g", dtype = "f16", m = 16, n = 16, k = 16, mt = 1, nt = 1, block_k = 24} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.wmma_gemm: nt = 0 must be a positive integer
+"tessera_rocm.wmma_gemm"() {name = "g", dtype = "f16", m = 16, n = 16, k = 16, mt = 1, nt = 0} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.wmma_gemm: out_dtype = 'i32'; supported: f16, bf16, f32
+"tessera_rocm.wmma_gemm"() {name = "g", dtype = "f16", m = 16, n = 16, k = 16, mt = 1, nt = 1, out_dtype = "i32"} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.elementwise: silu takes no scalar
+"tessera_rocm.elementwise"() {name = "s", function = "silu", dtype = "f16", out_dtype = "f16", scalar = 1.0 : f64} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.async_copy: rows = 0 must be a positive integer
+tessera_rocm.async_copy {for_kernel = "fa", operand = "k", rows = 0, columns = 64, dtype = "f16"}
+
+// -----
+// CHECK: error: tessera_rocm.wait: pending = -1 must be at least 0
+tessera_rocm.wait {for_kernel = "fa", pending = -1}
+
+// -----
+// CHECK: error: tessera_rocm.mfma: accumulator_dtype = 'f16'; supported: f32
+tessera_rocm.mfma {for_kernel = "fa", m = 16, n = 16, k = 16, dtype = "f16", accumulator_dtype = "f16"}
+
+// -----
+// CHECK: error: tessera_rocm.view: permute: [1] does not name each of the 2 axes once
+func.func @f(%x: tensor<2x3xf16>) {
+  %y = tessera_rocm.view %x {kind = "permute", parameters = array<i64: 1>} : tensor<2x3xf16> -> tensor<3x2xf16>
+  func.return
+}
+
+// -----
+// CHECK: error: tessera_rocm.launch: rules are no JSON
+func.func @f(%a: tensor<4x4xf16>) {
+  %c = tessera_rocm.launch(%a, %a) {contract = "matmul", options = {}, rules = "x"} : (tensor<4x4xf16>, tensor<4x4xf16>) -> tensor<4x4xf32>
+  func.return
+}
+
+// -----
+// CHECK: error: tessera_rocm.launch: contract = 'conv'; supported: matmul, flash_attn, elementwise
+func.func @f(%a: tensor<4x4xf16>) {
+  %c = tessera_rocm.launch(%a, %a) {contract = "conv", options = {}, rules = "[]"} : (tensor<4x4xf16>, tensor<4x4xf16>) -> tensor<4x4xf32>
+  func.return
+}
