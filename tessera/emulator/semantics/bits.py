@@ -93,8 +93,9 @@ def leading_sign_bits(x: Array) -> Array:
 
 def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
     """Four bytes picked from (high:low) or made from their signs (V_PERM_B32)."""
-    if selector.size == 1:
-        return _permute_constant(high, low, int(selector.flat[0]))
+    first = selector.flat[0]
+    if selector.size == 1 or (selector == first).all():
+        return _permute_constant(high, low, int(first))
     both = (high.astype(np.uint64) << np.uint64(32)) | low
     result = _0
     for position in range(4):

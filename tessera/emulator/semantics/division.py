@@ -48,14 +48,19 @@ def _is_denormal(x: Array, form: _Format) -> Array:
 def _div_scale(x: Array, denominator: Array, numerator: Array, form: _Format) -> Any:
     """(scaled x, mask that V_DIV_FMAS must scale back); x is the denominator or the numerator."""
     x, denominator, numerator = np.broadcast_arrays(x, denominator, numerator)
+    top, bottom = form.exponent(numerator), form.exponent(denominator)
+    distance = top - bottom
+    usual = (np.minimum(top, bottom) > form.tiny_numerator) & (distance < form.near_overflow)
+    usual &= (bottom < form.exponent_mask - 1) & (distance > 2 - (form.exponent_mask >> 1))
+    if usual.all():
+        return x, np.zeros(x.shape, np.bool_)
     up, down = np.ldexp(x, form.step), np.ldexp(x, -form.step)
     is_denominator = x.view(form.bits) == denominator.view(form.bits)
     is_numerator = x.view(form.bits) == numerator.view(form.bits)
-    top, bottom = form.exponent(numerator), form.exponent(denominator)
     inverse_denormal = _is_denormal(x.dtype.type(1) / denominator, form)
     small = _is_denormal(numerator / denominator, form)
     zero = (numerator == 0) | (denominator == 0)
-    near_overflow = top - bottom >= form.near_overflow
+    near_overflow = distance >= form.near_overflow
     conditions = [
         (zero, np.full_like(x, np.nan), False),
         (near_overflow, np.where(is_denominator, up, x), True),

@@ -15,13 +15,15 @@ _LARGEST_FRACTION_F64 = np.float64(1.0 - 2.0**-53)
 def ldexp_f32(x: Array, exponent: Array) -> Array:
     """float32 x * 2 ** exponent (int32), rounded once (V_LDEXP_F32)."""
     power = np.minimum(np.maximum(exponent, np.int32(-300)), np.int32(300))
-    return np.ldexp(x.astype(np.float64), power).astype(np.float32)
+    scale = ((power + np.int32(1023)).astype(np.int64) << np.int64(52)).view(np.float64)
+    return (x.astype(np.float64) * scale).astype(np.float32)
 
 
 def ldexp_f16(x: Array, exponent: Array) -> Array:
     """float16 x * 2 ** exponent (int16), rounded once (V_LDEXP_F16)."""
-    power = np.minimum(np.maximum(exponent, np.int16(-100)), np.int16(100))
-    return np.ldexp(x.astype(np.float32), power.astype(np.int32)).astype(np.float16)
+    power = np.minimum(np.maximum(exponent, np.int16(-100)), np.int16(100)).astype(np.int32)
+    scale = ((power + np.int32(127)) << np.int32(23)).view(np.float32)
+    return (x.astype(np.float32) * scale).astype(np.float16)
 
 
 def ldexp_f64(x: Array, exponent: Array) -> Array:

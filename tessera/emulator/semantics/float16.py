@@ -38,13 +38,15 @@ def join(low: Array, high: Array) -> Array:
 
 
 def packed(function: Callable[..., Array], dtype: type) -> Callable[..., Array]:
-    """The function on each half of packed operands, as a function on uint32 arrays."""
+    """The function on both halves of packed operands at once, as a function on uint32 arrays."""
 
     def apply(*operands: Array) -> Array:
-        pairs = [halves(operand, dtype) for operand in operands]
-        low = function(*[pair[0] for pair in pairs])
-        high = function(*[pair[1] for pair in pairs])
-        return join(np.asarray(low, dtype), np.asarray(high, dtype))
+        pairs = [
+            np.ascontiguousarray(operand)[..., None].view(dtype)  # one more axis: low, high
+            for operand in operands
+        ]
+        result = np.ascontiguousarray(function(*pairs), dtype)
+        return result.view(np.uint32)[..., 0]
 
     return apply
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tessera.emulator.semantics.float16 import halves, join, packed
+from tessera.emulator.semantics.float16 import packed
 from tessera.emulator.semantics.kinds import Array, vector
 
 _15 = np.uint16(15)
@@ -62,9 +62,9 @@ def arithmetic_shift(count: Array, x: Array) -> Array:
 
 def packed_arithmetic_shift(counts: Array, values: Array) -> Array:
     """V_PK_ASHRREV_I16 on packed operands."""
-    low_count, high_count = halves(counts, np.uint16)
-    low, high = halves(values, np.int16)
-    return join(arithmetic_shift(low_count, low), arithmetic_shift(high_count, high))
+    count = np.ascontiguousarray(counts)[..., None].view(np.uint16)
+    value = np.ascontiguousarray(values)[..., None].view(np.int16)
+    return arithmetic_shift(count, value).view(np.uint32)[..., 0]
 
 
 _U, _S = np.uint16, np.int16

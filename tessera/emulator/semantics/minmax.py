@@ -31,8 +31,25 @@ def _with_nans(a: Array, b: Array, result: Array) -> Array:
     return result
 
 
+def _ordered_f16(x: Array) -> Array:
+    """float16 as int16 of the same order, -0 (as -1) below +0; its own inverse on int16."""
+    bits = x.view(np.int16)
+    return bits ^ ((bits >> np.int16(15)) & np.int16(0x7FFF))
+
+
+def _choose_f16(choose: np.ufunc, a: Array, b: Array) -> Array:
+    """Minimum or maximum of float16, by integers: numpy's float16 loops are slow."""
+    chosen = choose(_ordered_f16(a), _ordered_f16(b))
+    result = _ordered_f16(chosen).view(np.float16)
+    infinity, size = np.int16(0x7C00), np.int16(0x7FFF)
+    nan = ((a.view(np.int16) & size) > infinity) | ((b.view(np.int16) & size) > infinity)
+    return _with_nans(a, b, result) if nan.any() else result
+
+
 def maximum(a: Array, b: Array) -> Array:
     """V_MAX_F16/F32/F64 of two arrays of one float type."""
+    if a.dtype == np.float16:
+        return _choose_f16(np.maximum, a, b)
     result = np.maximum(a, b)
     if not result.all():  # some zero: +0 wins over -0, so the sign bit is set only if both are
         bits = _BITS[result.dtype.type]
@@ -45,6 +62,8 @@ def maximum(a: Array, b: Array) -> Array:
 
 def minimum(a: Array, b: Array) -> Array:
     """V_MIN_F16/F32/F64 of two arrays of one float type."""
+    if a.dtype == np.float16:
+        return _choose_f16(np.minimum, a, b)
     result = np.minimum(a, b)
     if not result.all():
         bits = _BITS[result.dtype.type]

@@ -132,9 +132,17 @@ def fma_f64(a: Array, b: Array, c: Array) -> Array:
 
 def f32_to_f16_toward_zero(x: Array) -> Array:
     """float32 to the bits (uint16) of the float16 next to it toward zero; overflow gives 65504."""
-    nearest = x.astype(np.float16)
-    bits = nearest.view(np.uint16)
-    return bits - (np.abs(nearest.astype(np.float32)) > np.abs(x)).astype(np.uint16)
+    bits = np.ascontiguousarray(x).view(np.uint32)
+    size = bits & np.uint32(0x7FFFFFFF)
+    half = (size >> np.uint32(13)) - np.uint32(112 << 10)
+    from_normal = size - np.uint32(0x38800000)  # 0 for 2 ** -14; wraps around below
+    if not (from_normal < np.uint32(0x0F000000)).all():
+        small = size < np.uint32(0x38800000)
+        steps = (np.where(small, np.abs(x), np.float32(0)) * np.float32(2**24)).astype(np.uint32)
+        large = np.where(size < np.uint32(0x7F800000), np.uint32(0x7BFF), np.uint32(0x7C00))
+        large = np.where(size > np.uint32(0x7F800000), half & np.uint32(0x3FF) | 0x7E00, large)
+        half = np.where(small, steps, np.where(size < np.uint32(0x47800000), half, large))
+    return (half | ((bits >> np.uint32(16)) & np.uint32(0x8000))).astype(np.uint16)
 
 
 def bf16_to_f32(bits: Array) -> Array:
