@@ -22,14 +22,18 @@ PAIRS = list(product(LENGTHS, repeat=2))
 
 
 def sample():
-    """Two cases per head size and causal mode; over all of them every length occurs twice."""
-    lengths_q = [64, 1, 129, 17, 33, 2, 65, 15, 47, 16, 31, 0]
+    """Per head size and causal mode one case of many queries, and one whose lengths rotate.
+
+    Over all of them every length occurs as seq_q and as seq_k, and 129 queries are enough for the
+    schedule that the many get.
+    """
+    lengths_q = [64, 1, 17, 33, 2, 65, 15, 47, 16, 31, 0, 129]
     lengths_k = [65, 33, 17, 129, 0, 47, 31, 64, 16, 2, 15, 1]
-    cases = list(product(HEAD_DIMS, CAUSAL, range(2)))
-    for index, (head_dim, causal, half) in enumerate(cases):
-        dtype = HALF[(index // 2 + half) % 2]
-        at = index % len(LENGTHS)
-        yield head_dim, lengths_q[at], lengths_k[(at + index // 12) % 12], causal, dtype
+    for index, (head_dim, causal) in enumerate(product(HEAD_DIMS, CAUSAL)):
+        dtypes = HALF if index % 2 else HALF[::-1]
+        yield head_dim, 129, lengths_k[index % 12], causal, dtypes[0]
+        seq_k = lengths_k[(index + index // 12 + 3) % 12]
+        yield head_dim, lengths_q[index % 12], seq_k, causal, dtypes[1]
 
 
 def check_case(executor, head_dim, seq_q, seq_k, causal, dtype, seed=0):
