@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 ROLES = ("a", "b", "acc")
 AXES = ("row", "column")
-ARRANGEMENTS = ("rows", "transposed")
+ARRANGEMENTS = ("rows", "blocks")
 
 ELEMENT_BITS = {"f16": 16, "bf16": 16, "f32": 32, "i8": 8, "i32": 32}
 
@@ -40,6 +40,7 @@ def element_name(element: Attribute) -> str:
 
 def _parse_shaped(parser: AttrParser) -> tuple[int, int, Attribute]:
     rows, columns = parser.parse_dimension_list()
+    parser.parse_shape_delimiter()
     return rows, columns, parser.parse_type()
 
 
@@ -116,6 +117,7 @@ class StatisticType(ParametrizedAttribute, TypeAttribute):
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
         with parser.in_angle_brackets():
             (extent,) = parser.parse_dimension_list()
+            parser.parse_shape_delimiter()
             element = parser.parse_type()
             parser.parse_punctuation(",")
             axis = parser.parse_identifier()
@@ -132,8 +134,8 @@ class StatisticType(ParametrizedAttribute, TypeAttribute):
 class StagedType(ShapedWaveType):
     """A tile on its way from global memory to LDS, in the registers of all threads.
 
-    `!wave.staged<64x64xf16, rows>`: each thread holds pieces of rows; `transposed`: each thread
-    holds small blocks, so that it can write columns contiguously.
+    `!wave.staged<64x64xf16, rows>`: each thread holds pieces of rows; `blocks`: each thread holds
+    small blocks of several rows, so that it can write columns contiguously too.
     """
 
     name = "wave.staged"
