@@ -77,8 +77,9 @@ def float_operands(name, seed, scale=1.0) -> Any:
     return [x.astype(np.float64) for x in (a, b, c)], registers
 
 
-def assert_close(got, a, b, c, dtype):
+def assert_close(got, matrices, dtype):
     """K products and the accumulator in float32 in any order, then one rounding of the result."""
+    a, b, c = matrices
     exact = a @ b + c
     accumulated = 2.0 * (K + 1) * 2.0**-24 * (np.abs(a) @ np.abs(b) + np.abs(c))
     bound = accumulated + ROUNDOFF[dtype] * (np.abs(exact) + accumulated) + TINY[dtype]
@@ -94,7 +95,7 @@ def test_random_matrices(name):
     operands = [float_operands(name, seed) for seed in range(4)]
     cases = [case_of(name, *r, execute=m) for (_, r), m in zip(operands, (-1 & 2**32 - 1, 0, 5, 9))]
     for (matrices, _), outcome in zip(operands, run_batch(cases, registers=32)):
-        assert_close(values_of(result_of(outcome), dtype), *matrices, dtype)
+        assert_close(values_of(result_of(outcome), dtype), matrices, dtype)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -109,7 +110,7 @@ def test_layout_is_exact_on_one_hot_matrices(name):
         b[k, :] = 2.0 ** -(np.arange(16) % 5)
         expected.append(np.outer(a[:, k], b[k, :]))
         packed: Any = [pack_operand(bits_of(x, operand), 16) for x in (a, b.T)]
-        cases.append(case_of(name, *packed, zeros))
+        cases.append(case_of(name, packed[0], packed[1], zeros))
     for exact, outcome in zip(expected, run_batch(cases, registers=32)):
         assert np.array_equal(values_of(result_of(outcome), result), exact)
 
@@ -129,7 +130,7 @@ def test_neg_and_abs(name):
             matrix[1::2] *= -1.0 if neg_hi >> index & 1 else 1.0
         c = np.abs(c) if neg_hi & 4 else c
         c = -c if neg & 4 else c
-        assert_close(values_of(result_of(outcome), dtype), a, b, c, dtype)
+        assert_close(values_of(result_of(outcome), dtype), (a, b, c), dtype)
 
 
 @pytest.mark.parametrize("name", ["V_WMMA_F16_16X16X16_F16", "V_WMMA_BF16_16X16X16_BF16"])
@@ -144,7 +145,7 @@ def test_sixteen_bit_results_keep_the_other_half(name, high):
     bits = result_of(outcome)
     result, kept = (bits >> 16, bits & 0xFFFF) if high else (bits & 0xFFFF, bits >> 16)
     assert (kept == (0xBEEF if high else 0xDEAD)).all()
-    assert_close(values_of(result, dtype), *matrices, dtype)
+    assert_close(values_of(result, dtype), matrices, dtype)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -154,7 +155,7 @@ def test_inline_constant_accumulator(name, constant):
     (a, b, _), registers = float_operands(name, 13)
     (outcome,) = run_batch([case_of(name, *registers, c_operand=constant)], registers=32)
     c = np.full((16, 16), float(constant))
-    assert_close(values_of(result_of(outcome), dtype), a, b, c, dtype)
+    assert_close(values_of(result_of(outcome), dtype), (a, b, c), dtype)
 
 
 @pytest.mark.parametrize("name", FLOATS)
@@ -163,7 +164,7 @@ def test_infinities_and_nans_stay_in_their_row_and_column(name):
     (a, b, c), _ = float_operands(name, 14)
     a[3, 5], b[7, 9] = np.inf, np.nan
     packed: Any = [pack_operand(bits_of(x, operand), 16) for x in (a, b.T)]
-    case = case_of(name, *packed, pack_accumulator(bits_of(c, result)))
+    case = case_of(name, packed[0], packed[1], pack_accumulator(bits_of(c, result)))
     (outcome,) = run_batch([case], registers=32)
     got = values_of(result_of(outcome), result)
     assert np.isnan(got[:, 9]).all()
