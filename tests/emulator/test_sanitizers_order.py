@@ -109,7 +109,7 @@ def test_lds_race_between_waves():
     assert finding.kernel == NAME
     assert finding.instruction.startswith("ds_")
     assert finding.wave in (0, 1)
-    assert 0 <= finding.address < 256
+    assert finding.address in range(256)
     assert "LDS" in finding.message
     clean([*fill, *exchange(isa.s_barrier())], arrays, block=64, lds_bytes=256)
     assert np.array_equal(arrays["out"].view(np.uint32), (np.arange(64) + 32) % 64)
