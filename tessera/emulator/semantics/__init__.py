@@ -19,6 +19,7 @@ from tessera.emulator.semantics.minmax import MINMAX_OPS
 from tessera.emulator.semantics.scalar_float import SCALAR_COMPARE_OPS, SCALAR_FLOAT_OPS
 from tessera.emulator.semantics.scalar_integer import SCALAR_INTEGER_OPS
 from tessera.emulator.semantics.transcendental import TRANSCENDENTAL_OPS
+from tessera.emulator.semantics.two_over_pi import TWO_OVER_PI_OPS
 
 VECTOR_OPS: dict[str, VectorOp] = {
     **FLOAT32_OPS,
@@ -34,6 +35,7 @@ VECTOR_OPS: dict[str, VectorOp] = {
     **BIT_OPS,
     **DOT_OPS,
     **COMPARE_OPS,
+    **TWO_OVER_PI_OPS,
 }
 
 SCALAR_OPS: dict[str, ScalarOp] = {
