@@ -105,7 +105,7 @@ def test_each_sign_field_negates_what_the_guide_says():
     a, b, c = float_operands(kind, result)
     accumulator = result_registers(c)
 
-    def product(left, right, addend=accumulator, **fields):
+    def product(left: Any, right: Any, addend: Any = accumulator, **fields: int) -> Any:
         registers = operand_registers(left, 16), operand_registers(right, 16)
         return run(operation, *registers, addend, **fields)
 
