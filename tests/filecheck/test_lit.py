@@ -29,7 +29,7 @@ def test_lit_runs_a_dialect_and_a_pass():
 def test_lit_fails_where_a_check_does_not_match(tmp_path):
     wrong = FOLDER / "dialects/graph.mlir"
     (tmp_path / "lit.cfg.py").write_text((FOLDER / "lit.cfg.py").read_text())
-    text = wrong.read_text().replace("CHECK: ", "CHECK: not there ", 1)
+    text = wrong.read_text().replace("CHECK-LABEL: ", "CHECK-LABEL: not there ", 1)
     (tmp_path / "graph.mlir").write_text(text)
     result = run_lit(tmp_path)
     assert result.returncode != 0
