@@ -99,7 +99,7 @@ def staged_layout(type_: StagedType, threads: int) -> StagedLayout:
     """The split of a staged tile over `threads` threads."""
     rows, columns = type_.shape
     chunk = CHUNK_BYTES * 8 // ELEMENT_BITS[element_name(type_.element)]
-    block_rows = TRANSPOSE_ROWS if type_.arrangement.data == "transposed" else 1
+    block_rows = TRANSPOSE_ROWS if type_.arrangement.data == "blocks" else 1
     return StagedLayout(rows, columns, block_rows, chunk, threads)
 
 

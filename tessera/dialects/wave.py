@@ -113,7 +113,7 @@ class StageOp(IRDLOperation):
     Tile element (r, c) is at `pointer[r * stride + c]`. Rows at or past `row_limit` repeat the last
     valid row, or are zero with `zero_rows`; columns at or past `column_limit` are zero, or with
     `any_columns` anything. Nothing outside the limits is read; a limit is at least 1. `alignment`
-    is in bytes, of every row's start. `order`, for the transposed arrangement, lists which row of
+    is in bytes, of every row's start. `order`, for the arrangement `blocks`, lists which row of
     each group of len(order) comes at which place.
     """
 
@@ -180,23 +180,43 @@ class UndefinedOp(IRDLOperation):
 
 @irdl_op_definition
 class CommitOp(IRDLOperation):
-    """Write a staged tile into LDS, as it is or (arrangement `transposed`) with axes swapped."""
+    """Write a staged tile into LDS: as in memory, or with `transposed` with its axes swapped.
+
+    Only the arrangement `blocks` can be transposed. `order` is that of the tile's wave.stage; it
+    places the rows of a transposed tile, while an untransposed one has them as in memory.
+    """
 
     name = "wave.commit"
     staged = operand_def(StagedType)
     lds = operand_def(LdsType)
     threads = attr_def(IntegerAttr)
+    transposed = opt_attr_def(UnitAttr)
+    order = opt_attr_def(DenseArrayBase)
     traits = traits_def(MemoryWriteEffect())
     assembly_format = "$staged `,` $lds attr-dict `:` type($staged) `,` type($lds)"
 
-    def __init__(self, staged: SSAValue, lds: SSAValue, threads: int) -> None:
-        super().__init__(operands=[staged, lds], attributes={"threads": IntegerAttr(threads, i64)})
+    def __init__(
+        self,
+        staged: SSAValue,
+        lds: SSAValue,
+        threads: int,
+        transposed: bool = False,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        attributes: dict[str, Attribute] = {"threads": IntegerAttr(threads, i64)}
+        if transposed:
+            attributes["transposed"] = UnitAttr()
+        if order is not None:
+            attributes["order"] = DenseArrayBase.from_list(i64, list(order))
+        super().__init__(operands=[staged, lds], attributes=attributes)
 
     def verify_(self) -> None:
         staged, lds = self.staged.type, self.lds.type
         assert isinstance(staged, StagedType)
         assert isinstance(lds, LdsType)
-        shape = staged.shape if staged.arrangement.data == "rows" else staged.shape[::-1]
+        if self.transposed is not None and staged.arrangement.data != "blocks":
+            raise VerifyException("wave.commit: only the arrangement blocks can be transposed")
+        shape = staged.shape if self.transposed is None else staged.shape[::-1]
         if shape != lds.shape:
             raise VerifyException(f"wave.commit: a {shape} tile does not fit {lds.shape}")
 
@@ -260,6 +280,69 @@ class LoadGlobalFragmentOp(IRDLOperation):
             result_types=[fragment],
             attributes=attributes,
         )
+
+
+@irdl_op_definition
+class StoreLdsElementOp(IRDLOperation):
+    """One lane's write of element (0, index) of a one-row LDS tile."""
+
+    name = "wave.store_lds_element"
+    value = operand_def()
+    lds = operand_def(LdsType)
+    index = operand_def(i32)
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "$value `,` $lds `[` $index `]` attr-dict `:` type($value) `,` type($lds)"
+
+    def __init__(self, value: SSAValue, lds: SSAValue, index: SSAValue) -> None:
+        super().__init__(operands=[value, lds, index])
+
+
+@irdl_op_definition
+class LoadStatisticOp(IRDLOperation):
+    """Read a per-row statistic from a one-row LDS tile, from element `first` on.
+
+    Places follow the matrix-core row's `converted_order`: element first + p is that of accumulator
+    row converted_order[p].
+    """
+
+    name = "wave.load_statistic"
+    lds = operand_def(LdsType)
+    first = operand_def(i32)
+    result = result_def(StatisticType)
+    traits = traits_def(MemoryReadEffect())
+    assembly_format = "$lds `[` $first `]` attr-dict `:` type($lds) `->` type($result)"
+
+    def __init__(self, lds: SSAValue, first: SSAValue, statistic: StatisticType) -> None:
+        super().__init__(operands=[lds, first], result_types=[statistic])
+
+    def verify_(self) -> None:
+        assert isinstance(self.result.type, StatisticType)
+        if self.result.type.axis.data != "row":
+            raise VerifyException("wave.load_statistic: only per-row statistics lie in LDS")
+
+
+@irdl_op_definition
+class DotOp(IRDLOperation):
+    """Per outer index, the sum over the contracted one of two operands' products, in f32.
+
+    Fragments of role `b` give one number per column.
+    """
+
+    name = "wave.dot"
+    first = operand_def(FragmentType)
+    second = operand_def(FragmentType)
+    result = result_def(StatisticType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$first `,` $second attr-dict `:` type($first) `,` type($second) `->` type($result)"
+    )
+
+    def __init__(self, first: SSAValue, second: SSAValue, statistic: StatisticType) -> None:
+        super().__init__(operands=[first, second], result_types=[statistic])
+
+    def verify_(self) -> None:
+        if self.first.type != self.second.type or self.first.type.role.data != "b":
+            raise VerifyException("wave.dot: both operands must be b fragments of one type")
 
 
 @irdl_op_definition
@@ -574,6 +657,9 @@ OPERATIONS: list[type[Operation]] = [
     CommitOp,
     LoadFragmentOp,
     LoadGlobalFragmentOp,
+    StoreLdsElementOp,
+    LoadStatisticOp,
+    DotOp,
     ZeroOp,
     MmaOp,
     YieldOp,

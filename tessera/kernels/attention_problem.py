@@ -1,13 +1,14 @@
-"""An attention directive to what its kernels are compiled for, and their launch rule."""
+"""An attention directive to what its kernels are compiled for, their arguments and launch rules."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import BFloat16Type, Float16Type, f32
+from xdsl.dialects.builtin import BFloat16Type, Float16Type, f32, i32, i64
 from xdsl.ir import Attribute, Operation
 
-from tessera.dialects.wave_types import FragmentType, StatisticType
+from tessera.dialects.wave_types import FragmentType, PointerType, StatisticType
 from tessera.errors import OptionError
 from tessera.kernels.generated import alignment_requirements, buffer, option, scalar
 from tessera.kernels.schedules import (
@@ -17,18 +18,21 @@ from tessera.kernels.schedules import (
     check_lds,
     padded,
 )
-from tessera.launch_rule import LaunchRule
+from tessera.launch_rule import ArgumentRule, LaunchRule
 from tessera.targets import MatrixCore, Target
 
-ELEMENT_TYPES: dict[str, Attribute] = {"f16": Float16Type(), "bf16": BFloat16Type()}
+ELEMENT_TYPES: dict[str, Attribute] = {"f16": Float16Type(), "bf16": BFloat16Type(), "f32": f32}
 ELEMENT_BITS = 16
 ROWS_AHEAD = 256
 """Rows of one tile at most: in-tile offsets are 32 bits wide."""
 
+FORWARD_OPERANDS = ("q", "k", "v", "o")
+AXES = ("batch", "head", "row")
+
 
 @dataclass(frozen=True)
 class AttentionProblem:
-    """Compile-time facts of one forward kernel; lengths, strides and scale come at run time."""
+    """Compile-time facts of an attention kernel; lengths, strides and scale come at run time."""
 
     name: str
     dtype: str
@@ -39,10 +43,28 @@ class AttentionProblem:
     alignment: int
     schedule: AttentionSchedule
     core: MatrixCore
+    window_left: int | None = None
+    window_right: int | None = None
+    softcap: float | None = None
+    bias_dtype: str | None = None
+    has_alibi: bool = False
+    variable_lengths: bool = False
 
     def __post_init__(self) -> None:
         if self.schedule.queries > ROWS_AHEAD or self.schedule.keys_per_step > ROWS_AHEAD:
             raise OptionError(f"{self.name}: tiles of more than {ROWS_AHEAD} rows are not built")
+        elements = self.alignment * 8 // ELEMENT_BITS
+        for extent in (self.head_dim, self.head_dim_v):
+            if elements > 1 and extent % elements:
+                raise OptionError(
+                    f"{self.name}: alignment {self.alignment} needs head dims that are multiples "
+                    f"of {elements}, got {extent}"
+                )
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether an additive bias is an operand."""
+        return self.bias_dtype is not None
 
     @property
     def element(self) -> Attribute:
@@ -56,7 +78,7 @@ class AttentionProblem:
 
     @property
     def statistic(self) -> StatisticType:
-        """Type of one number per query of a tile."""
+        """Type of one number per lane-owned row of a tile."""
         return StatisticType(self.core.n, f32, "column")
 
     def fragment(self, role: str) -> FragmentType:
@@ -103,60 +125,134 @@ def attention_problem(directive: Operation, target: Target) -> AttentionProblem:
         alignment=alignment,
         schedule=schedule,
         core=target.matrix_core(dtype),
+        window_left=option(directive, "window_left", None),
+        window_right=option(directive, "window_right", None),
+        softcap=option(directive, "softcap", None),
+        bias_dtype=option(directive, "bias_dtype", None),
+        has_alibi=bool(option(directive, "alibi", False)),
+        variable_lengths=bool(option(directive, "variable_lengths", False)),
     )
 
 
-def launch_rule(problem: AttentionProblem) -> LaunchRule:
-    """Grid and arguments from the operands' sizes and strides.
+def contract_options(problem: AttentionProblem) -> dict[str, object]:
+    """The options that say what is computed, as the operation's contract has them."""
+    return {
+        "causal": problem.causal,
+        "scale": problem.scale,
+        "window_left": problem.window_left,
+        "window_right": problem.window_right,
+        "softcap": problem.softcap,
+        "bias_dtype": problem.bias_dtype,
+        "alibi": problem.has_alibi or None,
+        "variable_lengths": problem.variable_lengths or None,
+    }
+
+
+def kernel_arguments(
+    problem: AttentionProblem, operands: Sequence[str], statistics: Sequence[str]
+) -> list[tuple[str, Attribute]]:
+    """Names and types of a kernel's arguments, in the order of `argument_rules`."""
+    arguments: list[tuple[str, Attribute]] = [
+        *((name, PointerType(problem.element)) for name in operands),
+        *((name, PointerType(f32)) for name in statistics),
+        *((name, i32) for name in ("seq_q", "seq_k", "heads", "group", "q_tiles", "k_tiles")),
+        *((f"{name}_{axis}", i32 if axis == "row" else i64) for name in operands for axis in AXES),
+        ("scale", f32),
+    ]
+    if problem.bias_dtype is not None:
+        arguments.append(("bias", PointerType(ELEMENT_TYPES[problem.bias_dtype])))
+        arguments += [(f"bias_{axis}", i64) for axis in ("batch", "head", "row", "column")]
+    if problem.has_alibi:
+        arguments += [("alibi_slopes", PointerType(f32)), ("alibi_slopes_batch", i64)]
+    if problem.variable_lengths:
+        arguments += [(f"cu_seqlens_{one}", PointerType(i32)) for one in ("q", "k")]
+    return arguments
+
+
+def argument_rules(
+    problem: AttentionProblem,
+    operands: Sequence[str],
+    statistics: Sequence[str],
+    tiles: tuple[str, str],
+) -> tuple[ArgumentRule, ...]:
+    """Where each argument of `kernel_arguments` comes from; `tiles` are the two tile counts."""
+    rules = [
+        *(buffer(name, problem.dtype) for name in operands),
+        *(buffer(name, "f32") for name in statistics),
+        scalar("seq_q", "i32", "seq_q"),
+        scalar("seq_k", "i32", "seq_k"),
+        scalar("heads", "i32", "heads"),
+        scalar("group", "i32", "heads // max(heads_k, 1)"),
+        scalar("q_tiles", "i32", tiles[0]),
+        scalar("k_tiles", "i32", tiles[1]),
+        *(
+            scalar(f"{name}_{axis}", "i32" if axis == "row" else "i64", f"stride({name}, {index})")
+            for name in operands
+            for index, axis in enumerate(AXES)
+        ),
+        scalar("scale", "f32", repr(float(problem.scale))),
+    ]
+    if problem.bias_dtype is not None:
+        rules.append(buffer("bias", problem.bias_dtype))
+        rules += [
+            scalar(f"bias_{axis}", "i64", f"stride(bias, {index})")
+            for index, axis in enumerate(("batch", "head", "row", "column"))
+        ]
+    if problem.has_alibi:
+        rules += [
+            buffer("alibi_slopes", "f32"),
+            scalar("alibi_slopes_batch", "i64", "stride(alibi_slopes, 0)"),
+        ]
+    if problem.variable_lengths:
+        rules += [buffer(f"cu_seqlens_{one}", "i32") for one in ("q", "k")]
+    return tuple(rules)
+
+
+def requirements(
+    problem: AttentionProblem, operands: Sequence[str], statistics: Sequence[str], grid: str
+) -> tuple[tuple[str, str], ...]:
+    """Conditions on strides, alignment and sizes under which a kernel is right."""
+    aligned = alignment_requirements(
+        dict.fromkeys(operands, ((0, 1, 2), None)), problem.alignment, ELEMENT_BITS
+    )
+    return (
+        *aligned,
+        *(
+            (
+                f"stride({name}, 2) * {ROWS_AHEAD} < 2**31",
+                f"operand {name!r}: {ROWS_AHEAD} rows must span fewer than 2**31 elements",
+            )
+            for name in operands
+        ),
+        (f"{grid} < 2**31", "the grid must have fewer than 2**31 workgroups"),
+        ("seq_q + seq_k < 2**31 - 1024", "seq_q + seq_k must be below 2**31 - 1024"),
+        *(
+            (
+                f"stride({name}, 2) == 1 and stride({name}, 1) == seq_q"
+                f" and stride({name}, 0) == seq_q * heads",
+                f"{name!r} must be contiguous",
+            )
+            for name in statistics
+        ),
+    )
+
+
+def problems(problem: AttentionProblem) -> str:
+    """How many independent (batch entry or sequence) problems a launch has, as an expression."""
+    return "sequences" if problem.variable_lengths else "batch"
+
+
+def forward_launch_rule(problem: AttentionProblem) -> LaunchRule:
+    """Grid and arguments of the forward kernel.
 
     The grid is one-dimensional, query tile fastest, because only its first axis may pass 65535.
     """
     q_tiles = f"ceildiv(seq_q, {problem.schedule.queries})"
-    workgroups = f"{q_tiles} * heads * batch"
-    operands = dict.fromkeys(("q", "k", "v", "o"), ((0, 1, 2), None))
-    aligned = alignment_requirements(operands, problem.alignment, ELEMENT_BITS)
-    elements = problem.alignment * 8 // ELEMENT_BITS
-    for extent in (problem.head_dim, problem.head_dim_v):
-        if elements > 1 and extent % elements:
-            raise OptionError(
-                f"{problem.name}: alignment {problem.alignment} needs head dims that are multiples "
-                f"of {elements}, got {extent}"
-            )
-    strides = [
-        scalar(f"{name}_{axis}", "i32" if axis == "row" else "i64", f"stride({name}, {index})")
-        for name in ("q", "k", "v", "o")
-        for index, axis in enumerate(("batch", "head", "row"))
-    ]
+    workgroups = f"{q_tiles} * heads * {problems(problem)}"
     return LaunchRule(
         kernel=problem.name,
         grid=(workgroups, "1", "1"),
         block=(problem.schedule.threads, 1, 1),
-        arguments=(
-            *(buffer(name, problem.dtype) for name in ("q", "k", "v", "o")),
-            buffer("lse", "f32"),
-            scalar("seq_q", "i32", "seq_q"),
-            scalar("seq_k", "i32", "seq_k"),
-            scalar("heads", "i32", "heads"),
-            scalar("group", "i32", "heads // max(heads_k, 1)"),
-            scalar("q_tiles", "i32", q_tiles),
-            *strides,
-            scalar("scale", "f32", repr(float(problem.scale))),
-        ),
-        requires=(
-            *aligned,
-            *(
-                (
-                    f"stride({name}, 2) * {ROWS_AHEAD} < 2**31",
-                    f"operand {name!r}: {ROWS_AHEAD} rows must span fewer than 2**31 elements",
-                )
-                for name in ("q", "k", "v", "o")
-            ),
-            (f"{workgroups} < 2**31", "the grid must have fewer than 2**31 workgroups"),
-            ("seq_q + seq_k < 2**31 - 1024", "seq_q + seq_k must be below 2**31 - 1024"),
-            (
-                "stride(lse, 2) == 1 and stride(lse, 1) == seq_q"
-                " and stride(lse, 0) == seq_q * heads",
-                "result 'lse' must be contiguous",
-            ),
-        ),
+        arguments=argument_rules(problem, FORWARD_OPERANDS, ("lse",), (q_tiles, "0")),
+        requires=requirements(problem, FORWARD_OPERANDS, ("lse",), workgroups),
     )

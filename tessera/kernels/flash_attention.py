@@ -5,45 +5,41 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import f32, i32, i64
-from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tessera.dialects import wave
-from tessera.dialects.wave_types import PointerType
-from tessera.kernels.attention_problem import AttentionProblem, attention_problem, launch_rule
-from tessera.kernels.attention_tiles import Heads, KeyRange, TileLoader
+from tessera.kernels.attention_geometry import Heads, Visibility, keys_of_queries
+from tessera.kernels.attention_geometry import Sequence as Problem
+from tessera.kernels.attention_problem import (
+    FORWARD_OPERANDS,
+    AttentionProblem,
+    attention_problem,
+    contract_options,
+    forward_launch_rule,
+    kernel_arguments,
+)
+from tessera.kernels.attention_scores import ScoreRule
 from tessera.kernels.generated import GeneratedKernels
 from tessera.kernels.program import KernelProgram
+from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile, store_transposed
+from tessera.kernels.schedules import LARGEST_HEAD_DIM_IN_REGISTERS
 from tessera.targets import Target
+from tessera.targets.matrix_core import converted_order
 
-LOG2_E = math.log2(math.e)
 LN_2 = math.log(2.0)
-
-POINTERS = ("q", "k", "v", "o", "lse")
-SIZES = ("seq_q", "seq_k", "heads", "group", "q_tiles")
-STRIDES = tuple(
-    f"{name}_{axis}" for name in ("q", "k", "v", "o") for axis in ("batch", "head", "row")
-)
 
 
 def generate_flash_attention(directive: Operation, target: Target) -> GeneratedKernels:
     """The kernel and launch rule of one attention directive."""
     problem = attention_problem(directive, target)
-    element = problem.element
-    types: dict[str, Attribute] = {
-        **dict.fromkeys(POINTERS, PointerType(element)),
-        "lse": PointerType(f32),
-        **dict.fromkeys(SIZES, i32),
-        **{name: i32 if name.endswith("row") else i64 for name in STRIDES},
-        "scale": f32,
-    }
-    program = KernelProgram(problem.name, list(types.items()), problem.schedule.threads)
+    arguments = kernel_arguments(problem, FORWARD_OPERANDS, ("lse",))
+    program = KernelProgram(problem.name, arguments, problem.schedule.threads)
     AttentionProgram(program, problem).write()
     return GeneratedKernels(
         (program.finish(),),
-        (launch_rule(problem),),
+        (forward_launch_rule(problem),),
         contract="flash_attn",
-        options={"causal": problem.causal, "scale": problem.scale},
+        options=contract_options(problem),
     )
 
 
@@ -62,42 +58,43 @@ class AttentionProgram:
         p, schedule = program, problem.schedule
         workgroup = p.insert(wave.WorkgroupIdOp())
         wave_id = p.insert(wave.WaveIdOp())
-        self.heads = Heads(p, p.div(workgroup, p["q_tiles"]))
+        head_index = p.div(workgroup, p["q_tiles"])
+        head = p.rem(head_index, p["heads"])
+        sequence = Problem(p, problem, p.div(head_index, p["heads"]))
+        self.heads = Heads(p, problem, sequence, head, p.div(head, p["group"]))
         self.first_query = p.mul(p.rem(workgroup, p["q_tiles"]), schedule.queries)
-        self.wave_query = p.add(self.first_query, p.mul(wave_id, schedule.queries_per_wave))
-        self.keys = KeyRange(p, problem, self.first_query)
-        self.loader = TileLoader(p, problem, self.heads)
-        # The sign of the scale moves into Q, so that the maximum of scaled scores is the scaled
-        # maximum.
-        zero = p.float_constant(0.0)
-        self.negative = p.float_compare("olt", p["scale"], zero)
-        magnitude = p.select(self.negative, p.minus(zero, p["scale"]), p["scale"])
-        self.scale_log2 = p.multiply(magnitude, p.float_constant(LOG2_E))
+        self.wave_row = p.mul(wave_id, schedule.queries_per_wave)
+        self.wave_query = p.add(self.first_query, self.wave_row)
+        self.visibility = Visibility(p, problem, sequence)
+        self.keys = keys_of_queries(
+            p, self.visibility, self.first_query, schedule.queries, schedule.keys_per_step
+        )
+        self.rule = ScoreRule(p, problem, self.heads, self.visibility)
+        order = converted_order(problem.core)
+        step = schedule.keys_per_step
+        self.k = SharedTile(p, self.heads.rows("k"), step, order, natural=True)
+        self.v = SharedTile(p, self.heads.rows("v"), step, order, transposed=True)
 
     @property
     def query_tiles(self) -> int:
         """Instruction tiles of queries per wave."""
-        return self.problem.schedule.queries_per_wave // 16
+        return self.problem.schedule.queries_per_wave // TILE
 
     def write(self) -> None:
         """The whole kernel."""
-        queries = self._load_queries()
+        problem = self.problem
+        in_lds = None
+        if problem.head_dim > LARGEST_HEAD_DIM_IN_REGISTERS:
+            in_lds = (self.first_query, self.wave_row, problem.schedule.queries)
+        queries = OwnedRows(
+            self.program,
+            self.heads.rows("q"),
+            self.wave_query,
+            self.query_tiles,
+            problem.fragment("b"),
+            in_lds,
+        )
         self._store(self._walk(queries, self._initial_state()))
-
-    def _load_queries(self) -> list[list[SSAValue]]:
-        """Q fragments [query tile][channel tile], which stay in registers throughout."""
-        p, problem = self.program, self.problem
-        return [
-            [
-                p.insert(
-                    wave.NegateOp(
-                        self.loader.query_fragment(self.wave_query, tile, channel), self.negative
-                    )
-                )
-                for channel in range(problem.channel_tiles)
-            ]
-            for tile in range(self.query_tiles)
-        ]
 
     # The loop state is flat: per query tile a maximum, a sum, and the accumulators of O^T.
 
@@ -108,114 +105,142 @@ class AttentionProgram:
         zero = p.zero(problem.accumulator)
         return [lowest, nothing, *[zero] * problem.value_tiles] * self.query_tiles
 
-    def _walk(self, queries: list[list[SSAValue]], state: Sequence[SSAValue]) -> list[SSAValue]:
+    def _walk(self, queries: OwnedRows, state: Sequence[SSAValue]) -> list[SSAValue]:
         """All visible tiles in order; the next one is fetched while this one is computed.
 
         One loop holds both kinds of tiles, with masks and bounds behind a branch that all lanes
         take alike: the accumulators then never meet a second set of themselves.
         """
-        p, loader, keys = self.program, self.loader, self.keys
-        last = p.sub(keys.tiles, 1)
+        p, keys = self.program, self.keys
+        last = p.sub(keys.end, 1)
+        tiles = (self.k, self.v)
+        types = [tile.staged_type for tile in tiles]
 
         def fetch(index: SSAValue) -> list[SSAValue]:
             start = keys.start_of(index)
             return p.when(
-                p.compare("slt", index, keys.whole_tiles),
-                lambda: loader.stage(start, None),
-                lambda: loader.stage(start, p.sub(p["seq_k"], start)),
-                loader.staged_types,
+                keys.is_whole(index),
+                lambda: [tile.stage(start, bounded=False) for tile in tiles],
+                lambda: [tile.stage(start, bounded=True) for tile in tiles],
+                types,
             )
 
         def step(index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
-            loader.commit(carried[-2:])
+            p.barrier()
+            for tile, staged in zip(tiles, carried[-2:], strict=True):
+                tile.commit(staged)
+            p.barrier()
             ahead = fetch(p.min(p.add(index, 1), last))
             return [*self._attend(queries, carried[:-2], index), *ahead]
 
         first = p.when(
-            p.compare("sgt", keys.tiles, 0),
-            lambda: fetch(p.constant(0)),
-            lambda: [p.insert(wave.UndefinedOp(type_)) for type_ in loader.staged_types],
-            loader.staged_types,
+            p.compare("slt", keys.first, keys.end),
+            lambda: fetch(keys.first),
+            lambda: [p.insert(wave.UndefinedOp(type_)) for type_ in types],
+            types,
         )
-        return p.loop(0, keys.tiles, [*state, *first], step)[: len(state)]
+        return p.loop(keys.first, keys.end, [*state, *first], step)[: len(state)]
 
     def _attend(
-        self, queries: list[list[SSAValue]], state: Sequence[SSAValue], index: SSAValue
+        self, queries: OwnedRows, state: Sequence[SSAValue], index: SSAValue
     ) -> list[SSAValue]:
         """The tile of keys `index`: scores, softmax update, output update."""
         size = 2 + self.problem.value_tiles
-        scores = self._masked_where_needed(self._scores(queries), index)
+        first_key = self.keys.start_of(index)
+        logits = [
+            self._logits(row, tile, first_key) for tile, row in enumerate(self._products(queries))
+        ]
+        logits = self._masked_where_needed(logits, index)
         weights: list[list[SSAValue]] = []
         rescaled: list[SSAValue] = []
         for tile in range(self.query_tiles):
             part = state[tile * size : (tile + 1) * size]
-            new_state, probabilities = self._softmax(scores[tile], part)
+            new_state, probabilities = self._softmax(logits[tile], part)
             weights.append([self._as_operand(one) for one in probabilities])
             rescaled += new_state
         return self._accumulate(weights, rescaled)
 
-    def _scores(self, queries: list[list[SSAValue]]) -> list[list[SSAValue]]:
-        """S^T [query tile][key tile]; every K fragment is read once for all query tiles."""
+    def _products(self, queries: OwnedRows) -> list[list[SSAValue]]:
+        """K Q^T [query tile][key tile]; every K fragment is read once for all query tiles."""
         p, problem = self.program, self.problem
-        scores = [[p.zero(problem.accumulator) for _ in range(problem.key_tiles)] for _ in queries]
+        products = [
+            [p.zero(problem.accumulator) for _ in range(problem.key_tiles)]
+            for _ in range(self.query_tiles)
+        ]
         for key in range(problem.key_tiles):
             for channel in range(problem.channel_tiles):
-                fragment = self.loader.key_fragment(key, channel)
-                for tile, query in enumerate(queries):
-                    scores[tile][key] = p.mma(fragment, query[channel], scores[tile][key])
-        return scores
+                fragment = self.k.fragment(problem.fragment("a"), TILE * key, TILE * channel)
+                for tile, row in enumerate(products):
+                    row[key] = p.mma(fragment, queries.fragment(tile, channel), row[key])
+        return products
+
+    def _each_pair(
+        self, values: list[SSAValue], tile: int, first_key: SSAValue, body: object
+    ) -> list[SSAValue]:
+        """body(query, key, element) over the elements of one query tile."""
+        p = self.program
+        query = p.add(self.wave_query, TILE * tile)
+        results = []
+        for index, value in enumerate(values):
+            key = p.add(first_key, TILE * index)
+
+            def of_element(
+                row: SSAValue, column: SSAValue, element: SSAValue, key: SSAValue = key
+            ) -> SSAValue:
+                return body(p.add(query, column), p.add(key, row), element)  # type: ignore[operator]
+
+            results.append(p.map([value], of_element, coordinates=True))
+        return results
+
+    def _logits(self, products: list[SSAValue], tile: int, first_key: SSAValue) -> list[SSAValue]:
+        p, rule = self.program, self.rule
+        if rule.needs_coordinates:
+            return self._each_pair(
+                products, tile, first_key, lambda query, key, one: rule.logit(one, query, key)
+            )
+        return [p.map([one], lambda x: rule.logit(x, None, None)) for one in products]
 
     def _masked_where_needed(
-        self, scores: list[list[SSAValue]], index: SSAValue
+        self, logits: list[list[SSAValue]], index: SSAValue
     ) -> list[list[SSAValue]]:
-        """Scores of hidden keys become -inf, in tiles that have any."""
+        """Logits of hidden keys become -inf, in tiles that have any."""
         p = self.program
-        flat = [score for row in scores for score in row]
+        flat = [one for row in logits for one in row]
         first_key = self.keys.start_of(index)
+        hidden = p.float_constant(-math.inf)
+
+        def visible(query: SSAValue, key: SSAValue, logit: SSAValue) -> SSAValue:
+            return p.select(self.visibility.visible(query, key), logit, hidden)
+
         chosen = p.when(
-            p.compare("slt", index, self.keys.whole_tiles),
+            self.keys.is_whole(index),
             lambda: flat,
             lambda: [
-                one for tile, row in enumerate(scores) for one in self._mask(row, tile, first_key)
+                one
+                for tile, row in enumerate(logits)
+                for one in self._each_pair(row, tile, first_key, visible)
             ],
-            [score.type for score in flat],
+            [one.type for one in flat],
         )
         count = self.problem.key_tiles
         return [chosen[start : start + count] for start in range(0, len(chosen), count)]
 
-    def _mask(self, scores: list[SSAValue], tile: int, first_key: SSAValue) -> list[SSAValue]:
-        p = self.program
-        query = p.add(self.wave_query, 16 * tile)
-        hidden = p.float_constant(-math.inf)
-
-        def visible(key: int, row: SSAValue, column: SSAValue, score: SSAValue) -> SSAValue:
-            index = p.add(p.add(first_key, 16 * key), row)
-            limit = self.keys.limit_of(p.add(query, column))
-            return p.select(p.compare("slt", index, limit), score, hidden)
-
-        return [
-            p.map([score], lambda *element, key=key: visible(key, *element), coordinates=True)
-            for key, score in enumerate(scores)
-        ]
-
     def _softmax(
-        self, scores: list[SSAValue], state: Sequence[SSAValue]
+        self, logits: list[SSAValue], state: Sequence[SSAValue]
     ) -> tuple[list[SSAValue], list[SSAValue]]:
         """([maximum, sum, rescaled accumulators], P^T) of one query tile.
 
-        The maximum is that of the scaled scores, as rounded: the same numbers enter the exponent,
-        so that the largest weight is exactly 1 however large the scores are.
+        The maximum is that of the logits, as rounded: the same numbers enter the exponent, so that
+        the largest weight is exactly 1 however large the logits are.
         """
         p = self.program
         maximum, total, *accumulators = state
-        scaled = [p.map([one, self.scale_log2], p.multiply) for one in scores]
-        largest = p.combine(p.reduce(scaled, "max"), "max")
+        largest = p.combine(p.reduce(logits, "max"), "max")
         grown = p.map([maximum, largest], p.maximum)
-        # A row that has seen no key yet has maximum -inf; 0 instead keeps -inf - (-inf) away.
         shift = p.map([grown], self._finite)
         decay = p.map([maximum, shift], lambda old, new: p.exp2(p.minus(old, new)))
         weights = [
-            p.map([one, shift], lambda score, new: p.exp2(p.minus(score, new))) for one in scaled
+            p.map([one, shift], lambda logit, new: p.exp2(p.minus(logit, new))) for one in logits
         ]
         total = p.map(
             [total, decay, p.reduce(weights, "sum")],
@@ -225,6 +250,7 @@ class AttentionProgram:
         return [grown, total, *rescaled], weights
 
     def _finite(self, value: SSAValue) -> SSAValue:
+        """0 for the maximum of a row that has seen no key yet: -inf - (-inf) would be NaN."""
         p = self.program
         lowest = p.float_compare("oeq", value, p.float_constant(-math.inf))
         return p.select(lowest, p.float_constant(0.0), value)
@@ -235,10 +261,13 @@ class AttentionProgram:
 
     def _accumulate(self, weights: list[list[SSAValue]], state: list[SSAValue]) -> list[SSAValue]:
         """O^T += V^T P^T; every V^T fragment is read once for all query tiles."""
-        size = 2 + self.problem.value_tiles
-        for channel in range(self.problem.value_tiles):
-            for key in range(self.problem.key_tiles):
-                fragment = self.loader.value_fragment(channel, key)
+        problem = self.problem
+        size = 2 + problem.value_tiles
+        for channel in range(problem.value_tiles):
+            for key in range(problem.key_tiles):
+                fragment = self.v.transposed_fragment(
+                    problem.fragment("a"), TILE * channel, TILE * key
+                )
                 for tile, weight in enumerate(weights):
                     place = tile * size + 2 + channel
                     state[place] = self.program.mma(fragment, weight[key], state[place])
@@ -247,22 +276,25 @@ class AttentionProgram:
     def _store(self, state: Sequence[SSAValue]) -> None:
         p, problem = self.program, self.problem
         size = 2 + problem.value_tiles
+        output, lse_pointer = self.heads.rows("o"), self.heads.statistic("lse")
         one, zero = p.float_constant(1.0), p.float_constant(0.0)
+
+        def inverse(value: SSAValue) -> SSAValue:
+            return p.select(p.float_compare("oeq", value, zero), zero, p.divide(one, value))
+
         for tile in range(self.query_tiles):
             maximum, partial, *accumulators = state[tile * size : (tile + 1) * size]
             total = p.combine(partial, "sum")
-
-            def inverse(value: SSAValue) -> SSAValue:
-                return p.select(p.float_compare("oeq", value, zero), zero, p.divide(one, value))
-
             factor = p.map([total], inverse)
-            query = p.add(self.wave_query, 16 * tile)
+            query = p.add(self.wave_query, TILE * tile)
             for channel, accumulator in enumerate(accumulators):
-                self.loader.store_output(p.map([accumulator, factor], p.multiply), query, channel)
+                scaled = p.map([accumulator, factor], p.multiply)
+                store_transposed(p, output, scaled, query, TILE * channel)
             lse = p.map(
                 [maximum, total],
                 lambda high, sum_: p.multiply(
                     p.plus(self._finite(high), p.log2(sum_)), p.float_constant(LN_2)
                 ),
             )
-            self.loader.store_lse(lse, query)
+            pointer = p.offset(lse_pointer, p.wide(query))
+            p.effect(wave.StoreStatisticOp(lse, pointer, p.sub(output.count, query)))

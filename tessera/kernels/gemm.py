@@ -254,7 +254,7 @@ class GemmProgram:
         element, block_k = self.problem.element, self.schedule.block_k
         if side.contiguous_inner:
             return StagedType(side.outer_size, block_k, element, "rows")
-        return StagedType(block_k, side.outer_size, element, "transposed")
+        return StagedType(block_k, side.outer_size, element, "blocks")
 
     def _stage(self, side: Side, start: SSAValue, rest: SSAValue | None) -> SSAValue:
         """Fetch the K slice from `start` on; `rest` counts its valid elements (None: all)."""
@@ -291,7 +291,11 @@ class GemmProgram:
         p.barrier()
         for tile, side in zip(staged, (self.a, self.b), strict=True):
             assert side.lds is not None
-            p.effect(wave.CommitOp(tile, side.lds, self.schedule.threads))
+            p.effect(
+                wave.CommitOp(
+                    tile, side.lds, self.schedule.threads, transposed=not side.contiguous_inner
+                )
+            )
         p.barrier()
 
     def _multiply_slice(self, accumulators: Sequence[SSAValue]) -> list[SSAValue]:

@@ -11,6 +11,8 @@ from tessera.targets import Target
 
 INSTRUCTION_TILE = 16
 MAX_HEAD_DIM = 256
+LARGEST_HEAD_DIM_IN_REGISTERS = 128
+"""Up to here a wave keeps its queries in registers, beyond it the workgroup has them in LDS."""
 LDS_PADDING = 8
 """Elements added to each LDS row so that 128-bit reads of 16 rows touch all banks evenly."""
 
@@ -121,10 +123,12 @@ class AttentionSchedule:
         return self.waves * self.queries_per_wave
 
     def lds_bytes(self, head_dim: int, head_dim_v: int) -> int:
-        """Local memory of one workgroup: a key tile and a transposed value tile."""
-        keys = self.keys_per_step * (padded(head_dim) + LDS_PADDING)
+        """Local memory of one workgroup: a key tile, a transposed value tile, perhaps the queries."""
+        row = padded(head_dim) + LDS_PADDING
+        keys = self.keys_per_step * row
         values = padded(head_dim_v) * (self.keys_per_step + LDS_PADDING)
-        return 2 * (keys + values)
+        queries = self.queries * row if head_dim > LARGEST_HEAD_DIM_IN_REGISTERS else 0
+        return 2 * (keys + values + queries)
 
 
 def padded(size: int) -> int:
@@ -166,10 +170,16 @@ ATTENTION_SCHEDULES: tuple[AttentionChoice, ...] = (
         small=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
     ),
     AttentionChoice(
-        256,
-        wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
-        unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=16),
+        192,
+        wide=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
+        unaligned=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
         small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
+    ),
+    AttentionChoice(
+        256,
+        wide=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
+        unaligned=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
+        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
     ),
 )
 """In ascending order of head_dim; none of those up to 128 spills registers."""

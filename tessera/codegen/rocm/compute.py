@@ -17,6 +17,7 @@ from tessera.codegen.rocm.lanes import (
 from tessera.dialects.wave import (
     CombineOp,
     ConvertOp,
+    DotOp,
     MapOp,
     MmaOp,
     NegateOp,
@@ -202,6 +203,28 @@ def round_to_storage(emitter: FunctionEmitter, accumulator: SSAValue, element: o
     narrow = f"<{slots} x {scalar_type(element)}>"
     rounded = emitter.assign(f"fptrunc <{slots} x float> {emitter.value(accumulator)} to {narrow}")
     return emitter.assign(f"bitcast {narrow} {rounded} to <{slots} x i16>")
+
+
+def emit_dot(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.dot to a chain of f32 multiply-adds over each lane's slots."""
+    assert isinstance(operation, DotOp)
+    fragment = operation.first.type
+    assert isinstance(fragment, FragmentType)
+    layout = fragment_layout(fragment, emitter.target)
+    if layout.replication != emitter.target.facts.wave_size // layout.extents[0]:
+        raise CompileError("wave.dot: not built where lanes share a contracted row")
+    narrow = f"<{layout.slots} x {scalar_type(fragment.element)}>"
+    wide = f"<{layout.slots} x float>"
+    vectors = []
+    for value in (operation.first, operation.second):
+        cast = emitter.assign(f"bitcast {emitter.type(value)} {emitter.value(value)} to {narrow}")
+        vectors.append(emitter.assign(f"fpext {narrow} {cast} to {wide}"))
+    total = "0.0"
+    for slot in range(layout.slots):
+        pair = [emitter.assign(f"extractelement {wide} {v}, i32 {slot}") for v in vectors]
+        arguments = [("float", pair[0]), ("float", pair[1]), ("float", total)]
+        total = emitter.call("float", "llvm.fma.f32", arguments)
+    emitter.bind(operation.result, total)
 
 
 def emit_negate_if(emitter: FunctionEmitter, operation: Operation) -> None:

@@ -6,7 +6,7 @@ from xdsl.ir import Operation
 
 from tessera.codegen.llvm_text import FunctionEmitter
 from tessera.codegen.llvm_types import fragment_layout
-from tessera.codegen.rocm.lanes import lane_coordinate, slot_coordinate
+from tessera.codegen.rocm.lanes import lane_coordinate, lane_id, slot_coordinate
 from tessera.codegen.rocm.memory import (
     GLOBAL,
     LDS,
@@ -17,7 +17,12 @@ from tessera.codegen.rocm.memory import (
     load_row_piece,
     multiply_add,
 )
-from tessera.dialects.wave import LoadFragmentOp, LoadGlobalFragmentOp
+from tessera.dialects.wave import (
+    LoadFragmentOp,
+    LoadGlobalFragmentOp,
+    LoadStatisticOp,
+    StoreLdsElementOp,
+)
 from tessera.dialects.wave_types import (
     ELEMENT_BITS,
     FragmentType,
@@ -97,6 +102,32 @@ def emit_load_global_fragment(emitter: FunctionEmitter, operation: Operation) ->
     else:
         name = _load_columns(emitter, operation, layout, outer, inner_limit)
     emitter.bind(operation.result, name)
+
+
+def emit_store_lds_element(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.store_lds_element to one LDS store per lane."""
+    assert isinstance(operation, StoreLdsElementOp)
+    assert isinstance(operation.lds.type, LdsType)
+    bits = ELEMENT_BITS[element_name(operation.lds.type.element)]
+    place = emitter.value(operation.index)
+    address = lds_address(emitter, emitter.value(operation.lds), place, bits)
+    value = f"{emitter.type(operation.value)} {emitter.value(operation.value)}"
+    emitter.line(f"store {value}, {LDS} {address}, align {bits // 8}")
+
+
+def emit_load_statistic(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.load_statistic to LDS reads of 128 bits; lanes that share their rows read the same."""
+    assert isinstance(operation, LoadStatisticOp)
+    layout = emitter.target.facts.matrix_cores[0].accumulator
+    # `converted_order` counts the slots of the lanes that share a column, lane after lane.
+    group = emitter.assign(f"lshr i32 {lane_id(emitter)}, {layout.extents[1].bit_length() - 1}")
+    place = multiply_add(emitter, group, layout.slots, emitter.value(operation.first))
+    address = lds_address(emitter, emitter.value(operation.lds), place, 32)
+    parts = []
+    for start in range(0, layout.slots, 4):
+        piece = lds_address(emitter, address, str(start), 32) if start else address
+        parts.append(emitter.assign(f"load <4 x float>, {LDS} {piece}, align 16"))
+    emitter.bind(operation.result, concatenate(emitter, parts, 4, "float"))
 
 
 def _load_rows(

@@ -10,6 +10,7 @@ from tessera.codegen.llvm_text import FunctionEmitter, Rule, emit_for, emit_if, 
 from tessera.codegen.rocm.compute import (
     emit_combine,
     emit_convert,
+    emit_dot,
     emit_map,
     emit_mma,
     emit_negate_if,
@@ -17,7 +18,12 @@ from tessera.codegen.rocm.compute import (
     emit_splat,
     emit_zero,
 )
-from tessera.codegen.rocm.fragments import emit_load_fragment, emit_load_global_fragment
+from tessera.codegen.rocm.fragments import (
+    emit_load_fragment,
+    emit_load_global_fragment,
+    emit_load_statistic,
+    emit_store_lds_element,
+)
 from tessera.codegen.rocm.lanes import thread_id
 from tessera.codegen.rocm.memory import GLOBAL
 from tessera.codegen.rocm.staging import emit_commit, emit_stage
@@ -104,6 +110,9 @@ RULES: dict[type, Rule] = {
     wave.CommitOp: emit_commit,
     wave.LoadFragmentOp: emit_load_fragment,
     wave.LoadGlobalFragmentOp: emit_load_global_fragment,
+    wave.StoreLdsElementOp: emit_store_lds_element,
+    wave.LoadStatisticOp: emit_load_statistic,
+    wave.DotOp: emit_dot,
     wave.ZeroOp: emit_zero,
     wave.MmaOp: emit_mma,
     wave.MapOp: emit_map,

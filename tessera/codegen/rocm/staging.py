@@ -38,9 +38,9 @@ def units_of_thread(
 ) -> list[Unit]:
     """Where this thread's blocks lie in the tile; a block past the end repeats the last one.
 
-    Blocks of the rows arrangement run along rows, so that neighbouring threads read neighbouring
-    memory; blocks of the transposed arrangement run along the rows' groups first, so that
-    neighbouring threads write neighbouring LDS.
+    Pieces of rows run along rows, so that neighbouring threads read neighbouring memory; blocks
+    run along the groups of rows first, so that neighbouring threads write neighbouring LDS when
+    the tile is transposed.
     """
     units: list[Unit] = []
     thread = thread_id(emitter)
@@ -142,14 +142,19 @@ def emit_commit(emitter: FunctionEmitter, operation: Operation) -> None:
     assert isinstance(lds, LdsType)
     layout = staged_layout(staged, operation.threads.value.data)
     pieces = emitter.values(operation.staged)
-    for index, unit in enumerate(units_of_thread(emitter, layout, None)):
+    order = None if operation.order is None else operation.order.get_values()
+    # In a transposed tile a block lies at its place; otherwise its rows lie where memory has them.
+    placed = None if operation.transposed is not None else order
+    for index, unit in enumerate(units_of_thread(emitter, layout, placed)):
         rows = pieces[index * layout.rows : (index + 1) * layout.rows]
 
         def write(unit: Unit = unit, rows: Sequence[str] = rows) -> None:
-            if layout.rows == 1:
-                _write_row(emitter, unit, rows[0], lds, operation.lds)
-            else:
+            if operation.transposed is not None:
                 _write_columns(emitter, layout, unit, rows, lds, operation.lds)
+                return
+            for step, piece in enumerate(rows):
+                shift = step if placed is None else int(placed[step])
+                _write_row(emitter, unit, shift, piece, lds, operation.lds)
 
         if unit.checked:
             inside = emitter.assign(f"icmp ult i32 {unit.number}, {layout.units}")
@@ -159,11 +164,17 @@ def emit_commit(emitter: FunctionEmitter, operation: Operation) -> None:
 
 
 def _write_row(
-    emitter: FunctionEmitter, unit: Unit, piece: str, lds: LdsType, buffer: SSAValue
+    emitter: FunctionEmitter,
+    unit: Unit,
+    shift: int,
+    piece: str,
+    lds: LdsType,
+    buffer: SSAValue,
 ) -> None:
     bits = ELEMENT_BITS[element_name(lds.element)]
     elements = multiply_add(emitter, unit.row, lds.pitch.data, unit.column)
-    address = lds_address(emitter, emitter.value(buffer), elements, bits)
+    base = lds_address(emitter, emitter.value(buffer), elements, bits)
+    address = lds_address(emitter, base, str(shift * lds.pitch.data), bits) if shift else base
     type_ = f"<{128 // bits} x i{bits}>"
     emitter.line(f"store {type_} {piece}, {LDS} {address}, align 16")
 
