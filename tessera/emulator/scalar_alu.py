@@ -1,0 +1,242 @@
+"""SOP1, SOP2, SOPC and SOPK instructions to steps on scalar registers, SCC and EXEC.
+
+What an operation computes stands in `semantics.SCALAR_OPS`; here are the moves that involve EXEC,
+M0-relative registers, the constants in SOPK, and the wiring of SCC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tessera.emulator import operands as op
+from tessera.emulator.decode import Instruction
+from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT
+from tessera.emulator.semantics import SCALAR_OPS, ScalarOp
+from tessera.emulator.state import WaveGroup
+from tessera.emulator.step import Mode, Run, Step, unsupported
+
+Logic = Callable[[np.ndarray, np.ndarray], np.ndarray]
+# (source, EXEC) -> new EXEC, by the name in front of _SAVEEXEC or _WREXEC.
+EXEC_LOGIC: dict[str, Logic] = {
+    "S_AND": lambda s, e: s & e,
+    "S_OR": lambda s, e: s | e,
+    "S_XOR": lambda s, e: s ^ e,
+    "S_NAND": lambda s, e: ~(s & e),
+    "S_NOR": lambda s, e: ~(s | e),
+    "S_XNOR": lambda s, e: ~(s ^ e),
+    "S_AND_NOT0": lambda s, e: ~s & e,
+    "S_AND_NOT1": lambda s, e: s & ~e,
+    "S_OR_NOT0": lambda s, e: ~s | e,
+    "S_OR_NOT1": lambda s, e: s | ~e,
+}
+
+
+def translate_sop1(instruction: Instruction, mode: Mode) -> Step:
+    """SOP1: SSRC0 bits 7..0, SDST bits 22..16."""
+    name = instruction.name
+    source, destination = instruction.field(7, 0), instruction.field(22, 16)
+    if "SAVEEXEC" in name or "WREXEC" in name:
+        return _exec_step(instruction, source, destination)
+    if "MOVREL" in name:
+        return _relative_step(instruction, source, destination)
+    return build(instruction, [source], destination)
+
+
+def translate_sop2(instruction: Instruction, mode: Mode) -> Step:
+    """SOP2: SSRC0 bits 7..0, SSRC1 bits 15..8, SDST bits 22..16."""
+    first, second = instruction.field(7, 0), instruction.field(15, 8)
+    sources = [first, second]
+    if "FMAMK" in instruction.name:
+        sources = [first, op.LITERAL, second]
+    elif "FMAAK" in instruction.name:
+        sources = [first, second, op.LITERAL]
+    return build(instruction, sources, instruction.field(22, 16))
+
+
+def translate_sopc(instruction: Instruction, mode: Mode) -> Step:
+    """SOPC: SSRC0 and SSRC1; only SCC is written."""
+    return build(instruction, [instruction.field(7, 0), instruction.field(15, 8)], NULL)
+
+
+def build(instruction: Instruction, sources: list[int], destination: int) -> Step:
+    """The step for an operation of SCALAR_OPS."""
+    operation = SCALAR_OPS.get(instruction.name)
+    if operation is None:
+        raise unsupported(instruction)
+    pairs = list(zip(sources, operation.sources))
+    fetches = [op.scalar_fetch(s, kind, instruction.literal) for s, kind in pairs]
+    reads = 0
+    for source, kind in pairs:
+        reads |= op.source_registers(source, kind)
+    return assemble(instruction, operation, fetches, reads, destination)
+
+
+def assemble(
+    instruction: Instruction,
+    operation: ScalarOp,
+    fetches: list[op.Fetch],
+    reads: int,
+    destination: int,
+) -> Step:
+    """Wire fetched sources, old destination and SCC to the operation, its results to registers."""
+    result = operation.result
+    if operation.accumulates and result is not None:
+        fetches = [*fetches, op.scalar_bits(destination, result)]
+        reads |= op.source_registers(destination, result)
+    if operation.reads_scc:
+        fetches = [*fetches, lambda g: g.scc]
+        reads |= SCC_BIT
+    call = _apply(operation.function, fetches)
+    writes = op.source_registers(destination, result) if result is not None else 0
+    if operation.writes_scc or result is None:
+        writes |= SCC_BIT
+    run = _store(operation, call, destination)
+    keeps = writes if result is not None and op.width_of(result) == 16 else 0
+    return Step(instruction, run, reads, writes, keeps)
+
+
+def _apply(function: Callable[..., np.ndarray], fetches: list[op.Fetch]) -> op.Fetch:
+    if len(fetches) == 1:
+        (first,) = fetches
+        return lambda g: function(first(g))
+    if len(fetches) == 2:
+        first, second = fetches
+        return lambda g: function(first(g), second(g))
+    return lambda g: function(*[fetch(g) for fetch in fetches])
+
+
+def _store(operation: ScalarOp, call: op.Fetch, destination: int) -> Run:
+    result = operation.result
+    if result is None:
+
+        def run_compare(g: WaveGroup) -> None:
+            g.scc = call(g)
+
+        return run_compare
+    write = scalar_writer(destination, op.width_of(result))
+    if not operation.writes_scc:
+        return lambda g: write(g, call(g))
+
+    def run_both(g: WaveGroup) -> None:
+        value, g.scc = call(g)
+        write(g, value)
+
+    return run_both
+
+
+Writer = Callable[[WaveGroup, np.ndarray], None]
+
+
+def scalar_writer(register: int, width: int) -> Writer:
+    """A function that writes [waves] or [1] values of 16, 32 or 64 bits to a scalar register.
+
+    A 16-bit result fills the low half and clears the high one.
+    """
+    if width == 64:
+        return lambda g, value: op.store_scalar_pair(g, register, value)
+    if width == 16:
+        return lambda g, value: op.store_scalar(
+            g, register, value.view(np.uint16).astype(np.uint32)
+        )
+    if register in (EXEC_LO, NULL):
+        return lambda g, value: op.store_scalar(g, register, value)
+
+    def write(g: WaveGroup, value: np.ndarray) -> None:
+        g.sgpr[register] = value.view(np.uint32)
+
+    return write
+
+
+def _exec_step(instruction: Instruction, source: int, destination: int) -> Step:
+    """S_*_SAVEEXEC writes the old EXEC to SDST, S_*_WREXEC the new one; SCC says whether any."""
+    name, kind, bits = instruction.name.rsplit("_", 2)
+    logic = EXEC_LOGIC.get(name)
+    if logic is None:
+        raise unsupported(instruction)
+    wide = bits == "B64"
+    fetch = op.scalar_fetch(source, "u32", instruction.literal)
+    saves = kind == "SAVEEXEC"
+    zero = np.zeros(1, np.uint32)
+
+    def run(g: WaveGroup) -> None:
+        old = g.sgpr[EXEC_LO]
+        new = logic(fetch(g), old)
+        g.set_exec(new)
+        g.scc = new != 0
+        op.store_scalar(g, destination, old if saves else new)
+        if wide and destination != NULL:
+            g.sgpr[destination + 1] = zero
+
+    kind_name = "u64" if wide else "u32"
+    reads = op.source_registers(source, kind_name) | 1 << EXEC_LO
+    writes = op.source_registers(destination, kind_name) | 1 << EXEC_LO | SCC_BIT
+    return Step(instruction, run, reads, writes)
+
+
+ALL_SGPRS = (1 << 106) - 1
+
+
+def _relative_step(instruction: Instruction, source: int, destination: int) -> Step:
+    """S_MOVREL*: register numbers plus M0, the same in every wave that executes together."""
+    name = instruction.name
+    fetch = op.scalar_fetch(source, "u32", instruction.literal)
+    pair = name.endswith("B64")
+    if name not in ("S_MOVRELS_B32", "S_MOVRELS_B64", "S_MOVRELD_B32", "S_MOVRELD_B64"):
+        raise unsupported(instruction)
+    is_source = "MOVRELS" in name
+
+    def run(g: WaveGroup) -> None:
+        offsets = np.broadcast_to(g.sgpr[M0], (g.count,)).astype(np.int64)
+        for word in range(2 if pair else 1):
+            if is_source:
+                table = np.stack([np.broadcast_to(r, (g.count,)) for r in g.sgpr[:106]])
+                chosen = np.minimum(source + word + offsets, 105)
+                op.store_scalar(g, destination + word, table[chosen, np.arange(g.count)])
+                continue
+            value = fetch(g) if word == 0 else op.scalar_fetch(source + 1, "u32", 0)(g)
+            for offset in np.unique(offsets):
+                register = destination + word + int(offset)
+                if register < 106:
+                    old = np.broadcast_to(g.sgpr[register], (g.count,))
+                    g.sgpr[register] = np.where(offsets == offset, value, old)
+
+    writes = op.source_registers(destination, "u64" if pair else "u32")
+    if is_source:
+        return Step(instruction, run, 1 << M0, writes, ALL_SGPRS)
+    reads = op.source_registers(source, "u64" if pair else "u32") | 1 << M0
+    return Step(instruction, run, reads, ALL_SGPRS, ALL_SGPRS)
+
+
+def translate_sopk(instruction: Instruction, mode: Mode) -> Step:
+    """SOPK with arithmetic: SIMM16 is the second operand of the SOP2 or SOPC operation."""
+    name, destination = instruction.name, instruction.field(22, 16)
+    raw = instruction.field(15, 0)
+    signed = raw - (1 << 16) if raw >> 15 else raw
+    constant = op.constant_array(signed & 0xFFFFFFFF, "u32")[0]
+    if name.endswith("_U32"):
+        constant = op.constant_array(raw, "u32")[0]
+    if name == "S_MOVK_I32":
+        return Step(
+            instruction,
+            lambda g: op.store_scalar(g, destination, constant),
+            0,
+            op.source_registers(destination, "u32"),
+        )
+    target = {
+        "S_ADDK_I32": "S_ADD_I32",
+        "S_MULK_I32": "S_MUL_I32",
+        "S_CMOVK_I32": "S_CMOV_B32",
+    }.get(name, name.replace("S_CMPK_", "S_CMP_"))
+    operation = SCALAR_OPS.get(target)
+    if operation is None:
+        raise unsupported(instruction)
+    fetch = op.scalar_bits(destination, operation.sources[0])
+    value = constant.view(op.dtype_of(operation.sources[-1]))
+    fetches: list[op.Fetch] = [lambda g: value]
+    reads = op.source_registers(destination, "u32")
+    if len(operation.sources) == 2:
+        fetches = [fetch, *fetches]
+    written = NULL if operation.result is None else destination
+    return assemble(instruction, operation, fetches, reads, written)

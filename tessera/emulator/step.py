@@ -1,0 +1,67 @@
+"""A translated instruction: what runs it, which registers it touches, which counter it raises.
+
+Translators are functions `Instruction, Mode -> Step`; `translate.py` holds their table by format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tessera.emulator.decode import Instruction
+from tessera.emulator.errors import UnsupportedInstructionError
+from tessera.emulator.state import WaveGroup
+
+Run = Callable[[WaveGroup], None]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One executable instruction.
+
+    `reads` and `writes` are register sets; `keeps` are registers written in part (masked lanes or
+    one half): they must hold their old value, but are not read. `counter` is the wait counter that
+    the instruction raises ("vm", "vs", "lgkm"; several joined by "+"), `returns` the registers that
+    arrive later. `next_pc` is set for instructions that end a block: a function of the group that
+    gives the next pc, as an integer, or int64 [waves] where waves diverge.
+    """
+
+    instruction: Instruction
+    run: Run
+    reads: int = 0
+    writes: int = 0
+    keeps: int = 0
+    counter: str = ""
+    returns: int = 0
+    in_order: bool = True
+    wait: Callable[[WaveGroup], None] | None = None
+    control: str = ""
+    target: int | None = None
+
+
+@dataclass(frozen=True)
+class Mode:
+    """The part of the MODE register that changes results: rounding and denormals.
+
+    Two bits each: `round32`, `round64` (0: to nearest even), `denorm32`, `denorm64` (3: kept).
+    """
+
+    round32: int = 0
+    round64: int = 0
+    denorm32: int = 3
+    denorm64: int = 3
+    dx10_clamp: bool = True
+
+    @staticmethod
+    def from_bits(bits: int) -> Mode:
+        """From MODE: bits 1:0, 3:2, 5:4, 7:6 and DX10_CLAMP in bit 8."""
+        fields = [bits >> shift & 3 for shift in (0, 2, 4, 6)]
+        return Mode(*fields, dx10_clamp=bool(bits >> 8 & 1))
+
+
+def unsupported(instruction: Instruction, why: str = "not implemented") -> Exception:
+    """The error that names an instruction with its pc and the reason."""
+    return UnsupportedInstructionError(
+        f"{instruction.name} ({instruction.format}) at pc {instruction.pc:#x} "
+        f"`{instruction.text}`: {why}"
+    )
