@@ -107,9 +107,7 @@ def _execute(
     return old
 
 
-def _check_alignment(
-    g: WaveGroup, instruction: Instruction, places: np.ndarray, size: int
-) -> None:
+def _check_alignment(g: WaveGroup, instruction: Instruction, places: np.ndarray, size: int) -> None:
     aligned = np.where(g.active(), places, 0)
     if is_aligned(aligned, size):
         return
@@ -126,9 +124,7 @@ def _check_alignment(
     )
 
 
-def _values(
-    g: WaveGroup, register: int, count: int, kind: str, chosen: np.ndarray
-) -> np.ndarray:
+def _values(g: WaveGroup, register: int, count: int, kind: str, chosen: np.ndarray) -> np.ndarray:
     words = [g.u32[register + k][chosen] for k in range(count)]
     bits = words[0] if count == 1 else join_words(words[0], words[1])
     return np.ascontiguousarray(bits).view(dtype_of(kind))
@@ -156,5 +152,3 @@ def _apply(
         old[lanes] = before
         memory[places] = operation.function(before, *[value[lanes] for value in operands])
     return old
-
-

@@ -1,8 +1,8 @@
 """MUBUF instructions to steps: buffer resources, their range check, and cache controls.
 
 A resource (RDNA 3.5 ISA guide, section 9) is four SGPRs: BASE in 48 bits, STRIDE in 61..48,
-NUM_RECORDS in word 2, OOB_SELECT in bits 29..28 of word 3. What lies outside its range reads as 0 and is
-not written, with no fault; what lies inside must be in a mapped buffer.
+NUM_RECORDS in word 2, OOB_SELECT in bits 29..28 of word 3. What lies outside its range reads as 0
+and is not written, with no fault; what lies inside must be in a mapped buffer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ADD_THREAD_ID = 1 << 23
 
 
 def translate_mubuf(instruction: Instruction, mode: Mode) -> Step:
-    """MUBUF: OFFSET 11..0, VADDR 39..32, VDATA 47..40, SRSRC 52..48, OFFEN 54, IDXEN 55, SOFFSET 63..56."""
+    """MUBUF: VDATA 47..40, GLC 14, TFE 53; the address fields are those of `BufferAddress`."""
     name = operation_name(instruction)
     if name in CACHE_CONTROLS:
         return Step(instruction, lambda g: None)
@@ -71,7 +71,7 @@ class BufferAddress:
 
     @staticmethod
     def of(instruction: Instruction) -> BufferAddress:
-        """Read the address fields of the encoding."""
+        """OFFSET 11..0, VADDR 39..32, SRSRC 52..48, OFFEN 54, IDXEN 55, SOFFSET 63..56."""
         resource = instruction.field(52, 48) * 4
         vector = instruction.field(39, 32)
         has_offset, has_index = instruction.field(54, 54), instruction.field(55, 55)

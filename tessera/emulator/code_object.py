@@ -17,8 +17,8 @@ from tessera.emulator.errors import CodeObjectError
 
 EM_AMDGPU = 224
 NT_AMDGPU_METADATA = 32
-# Low byte of e_flags -> chip. The first ones have the RDNA 3.5 instruction set; the others are known
-# by name so that the refusal can say what came.
+# Low byte of e_flags -> chip. The first ones have the RDNA 3.5 instruction set; the others are
+# known by name so that the refusal can say what came.
 CHIPS = {0x43: "gfx1150", 0x4A: "gfx1151", 0x55: "gfx1152", 0x58: "gfx1153"}
 FOREIGN_CHIPS = {
     0x41: "gfx1100",
@@ -60,7 +60,7 @@ class KernelArgument:
 
 @dataclass(frozen=True)
 class KernelDescription:
-    """What descriptor and metadata say about one kernel; sizes in bytes, `entry` an image address."""
+    """What descriptor and metadata say about one kernel; sizes in bytes, `entry` in the image."""
 
     name: str
     entry: int

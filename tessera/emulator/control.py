@@ -92,7 +92,9 @@ def translate_sopp(instruction: Instruction, mode: Mode) -> Step:
         return Step(instruction, lambda g: None, control="end")
     if name in ("S_ROUND_MODE", "S_DENORM_MODE"):
         shift = 0 if name == "S_ROUND_MODE" else 4
-        return Step(instruction, _mode_setter(15 << shift, constant << shift, after), control="jump")
+        return Step(
+            instruction, _mode_setter(15 << shift, constant << shift, after), control="jump"
+        )
     if name in ("S_TRAP", "S_SETHALT"):
         return Step(instruction, _trap(instruction, constant), control="jump")
     if name == "S_SENDMSG" and constant & 0xFF in (MESSAGE_DEALLOCATE_VGPRS, MESSAGE_INTERRUPT):
@@ -259,9 +261,7 @@ def _message(instruction: Instruction, destination: int) -> Step:
             op.store_scalar(g, destination, value.astype(np.uint32))
 
     written = register_set(destination, 2 if wide else 1)
-    return Step(
-        instruction, run, 0, written, counter="lgkm", returns=written, in_order=False
-    )
+    return Step(instruction, run, 0, written, counter="lgkm", returns=written, in_order=False)
 
 
 def _jump(instruction: Instruction) -> Step:

@@ -22,7 +22,7 @@ DPP_SOURCES = (DPP16_SOURCE, DPP8_SOURCE, DPP8_FETCH_INACTIVE_SOURCE)
 
 @dataclass(frozen=True)
 class LaneSelect:
-    """`lanes` int [32]: the lane read; `exists` bool [32]; `enabled` bool [32]: row and bank mask."""
+    """`lanes` int [32]: the lane read; bool [32]: `exists`, and `enabled` by row and bank mask."""
 
     source: int
     lanes: np.ndarray

@@ -1,7 +1,7 @@
 """VOPD instructions to steps: two vector operations that read their sources before either writes.
 
-Fields: SRCX0 8..0, VSRCX1 16..9, OPY 21..17, OPX 25..22, SRCY0 40..32, VSRCY1 48..41, VDSTY 55..49 (its
-lowest bit is the inverse of VDSTX's), VDSTX 63..56; a literal follows both.
+Fields: SRCX0 8..0, VSRCX1 16..9, OPY 21..17, OPX 25..22, SRCY0 40..32, VSRCY1 48..41, VDSTY 55..49
+(its lowest bit is the inverse of VDSTX's), VDSTX 63..56; a literal follows both.
 """
 
 from __future__ import annotations
@@ -22,10 +22,18 @@ def translate_vopd(instruction: Instruction, mode: Mode) -> Step:
     destination = instruction.field(63, 56)
     other = instruction.field(55, 49) << 1 | (destination & 1 ^ 1)
     x = _half(
-        instruction, first_name, (instruction.field(8, 0), instruction.field(16, 9)), destination, mode
+        instruction,
+        first_name,
+        (instruction.field(8, 0), instruction.field(16, 9)),
+        destination,
+        mode,
     )
     y = _half(
-        instruction, second_name, (instruction.field(40, 32), instruction.field(48, 41)), other, mode
+        instruction,
+        second_name,
+        (instruction.field(40, 32), instruction.field(48, 41)),
+        other,
+        mode,
     )
     if not x.writes & y.reads:
         order = (x.run, y.run)

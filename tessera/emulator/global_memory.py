@@ -66,9 +66,7 @@ def translate_flat(instruction: Instruction, mode: Mode) -> Step:
     vector, offset = instruction.field(39, 32), signed(instruction.field(12, 0), 13)
     addresses = _vector_addresses(vector, offset)
     name = operation_name(instruction)
-    return memory_step(
-        instruction, name, addresses, vector_set(vector, 2), flat_port, "vm+lgkm"
-    )
+    return memory_step(instruction, name, addresses, vector_set(vector, 2), flat_port, "vm+lgkm")
 
 
 def translate_scratch(instruction: Instruction, mode: Mode) -> Step:

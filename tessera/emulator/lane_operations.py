@@ -55,9 +55,7 @@ def read_lane(instruction: Instruction, mode: Mode) -> Step:
     return _scalar_step(instruction, value, reads, destination)
 
 
-def _scalar_step(
-    instruction: Instruction, value: op.Fetch, reads: int, destination: int
-) -> Step:
+def _scalar_step(instruction: Instruction, value: op.Fetch, reads: int, destination: int) -> Step:
     return Step(
         instruction,
         lambda g: op.store_scalar(g, destination, value(g)),
@@ -83,7 +81,7 @@ def write_lane(instruction: Instruction, mode: Mode) -> Step:
 
 
 def permute_lanes(instruction: Instruction, mode: Mode) -> Step:
-    """V_PERMLANE16_B32 and V_PERMLANEX16_B32: 4-bit selects in S1 and S2, in the row or the other."""
+    """V_PERMLANE16_B32 (own row) and V_PERMLANEX16_B32 (other row): 4-bit selects in S1, S2."""
     register, destination = instruction.field(40, 32) - FIRST_VGPR, instruction.field(7, 0)
     low_source, high_source = instruction.field(49, 41), instruction.field(58, 50)
     low = op.scalar_fetch(low_source, "u32", instruction.literal)
@@ -159,7 +157,9 @@ def move_relative(instruction: Instruction, mode: Mode) -> Step:
     def run(g: WaveGroup) -> None:
         offsets = np.broadcast_to(g.sgpr[M0], (g.count,))
         for value in np.unique(offsets):
-            low, high = (int(value) & 1023, int(value) >> 16 & 1023) if is_pair else (int(value),) * 2
+            low, high = (
+                (int(value) & 1023, int(value) >> 16 & 1023) if is_pair else (int(value),) * 2
+            )
             chosen = g.active() & (offsets == value)[:, None]
             goal = g.u32[_register(g, destination + (high if moves_destination else 0))]
             if not op.is_vgpr(source):

@@ -22,7 +22,14 @@ from tessera.emulator.faults import FaultReporter
 from tessera.emulator.machine import Machine
 from tessera.emulator.memory import AddressSpace, Buffer
 from tessera.emulator.program import Program, program_of
-from tessera.emulator.registers import ALL_LANES, EXEC_LO, LANES
+from tessera.emulator.registers import (
+    ALL_LANES,
+    ALWAYS_DEFINED,
+    EXEC_LO,
+    FIRST_VGPR,
+    LANES,
+    register_set,
+)
 from tessera.emulator.report import Report, count_instructions
 from tessera.emulator.state import Batch
 
@@ -133,9 +140,7 @@ class Launch:
         self.memory = AddressSpace()
         self.code = self.memory.map("code", code_object.image, writable=False)
         self.faults = FaultReporter(kernel.name, kernel.entry, raises)
-        self.program: Program = program_of(
-            code_object.image, code_object.code_ranges, kernel.entry
-        )
+        self.program: Program = program_of(code_object.image, code_object.code_ranges, kernel.entry)
         self.lds_bytes = kernel.lds_bytes + dynamic_lds
         self.kernarg: Buffer | None = None
         self.packet: Buffer | None = None
@@ -166,9 +171,7 @@ class Launch:
             0,
         )
 
-    def execute(
-        self, sanitize: bool, limit: int, trace: Callable[[str], None] | None
-    ) -> None:
+    def execute(self, sanitize: bool, limit: int, trace: Callable[[str], None] | None) -> None:
         """Run all workgroups; written buffers go back to the caller even when a fault is raised."""
         for block in self.program.blocks.values():
             block.count = 0
@@ -230,9 +233,11 @@ class Launch:
             batch.sgpr[register] = np.array([value], np.uint32)
             position = register + 1
         position = max(position, self.kernel.user_sgprs)
+        batch.defined = ALWAYS_DEFINED | register_set(0, position) | 1 << FIRST_VGPR
         for axis in range(3):
             if self.kernel.resource2 >> (7 + axis) & 1:
                 batch.sgpr[position] = np.ascontiguousarray(ids[:, axis]).astype(np.uint32)
+                batch.defined |= 1 << position
                 position += 1
 
     def _user_sgprs(self) -> list[int]:

@@ -1,8 +1,8 @@
 """Wave groups and blocks to execution: the group with the lowest pc runs until it meets another.
 
 Waves that part at a branch become groups of their own; groups that reach the same pc are joined, so
-that reconverged waves run as one array again. At a barrier a group waits until all live waves of its
-workgroups have come; a group that holds whole workgroups goes straight on.
+that reconverged waves run as one array again. At a barrier a group waits until all live waves of
+its workgroups have come; a group that holds whole workgroups goes straight on.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Machine:
         self.arrived = np.zeros(workgroups, np.int64)
         self.ended = np.zeros(workgroups, bool)
         self._whole = WaveGroup(batch, None, program.entry, mode)
+        self._whole.written = batch.defined
         self.ready.append(self._whole)
         self._turn = 0
 

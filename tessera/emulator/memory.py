@@ -74,7 +74,9 @@ class AddressSpace:
                 group.append(order[position])
                 high = max(high, spans[order[position]][1])
                 position += 1
-            buffer = self._map_range([arrays[i] for i in group], [spans[i] for i in group], low, high)
+            buffer = self._map_range(
+                [arrays[i] for i in group], [spans[i] for i in group], low, high
+            )
             for i in group:
                 addresses[i] = buffer.base + arrays[i][1].ctypes.data - low
         return addresses
@@ -153,5 +155,3 @@ def _raw_bytes(address: int, size: int) -> np.ndarray:
         return np.zeros(0, np.uint8)
     pointer = (ctypes.c_uint8 * size).from_address(address)
     return np.frombuffer(pointer, np.uint8)
-
-

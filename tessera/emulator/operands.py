@@ -1,8 +1,8 @@
 """Source operands of an encoding to fetch functions, and results to store functions.
 
 `fetch(kind, ...)` returns a function of a wave group that gives the operand as an array of that
-kind (see `semantics`): [waves, 32] from vector registers, [waves, 1] or [1, 1] from scalar ones. All
-decisions fall when the instruction is translated, none when it runs.
+kind (see `semantics`): [waves, 32] from vector registers, [waves, 1] or [1, 1] from scalar ones.
+All decisions fall when the instruction is translated, none when it runs.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def constant_array(bits: int, kind: str) -> np.ndarray:
 
 
 def vector_fetch(register: int, kind: str, high: bool = False) -> Fetch:
-    """Fetch v[`register`] (and following ones for wide kinds) as [waves, 32]; `high`: upper half."""
+    """Fetch v[`register`] (and the next for wide kinds) as [waves, 32]; `high`: upper half."""
     width = width_of(kind)
     if kind == "f32":
         return lambda g: g.f32[register]

@@ -66,7 +66,9 @@ class Program:
     def _decode(self, pc: int) -> Instruction | None:
         try:
             if not any(low <= pc < high for low, high in self.ranges):
-                raise UnsupportedInstructionError(f"the program runs outside its code at pc {pc:#x}")
+                raise UnsupportedInstructionError(
+                    f"the program runs outside its code at pc {pc:#x}"
+                )
             instruction = decode(self.code, pc)
         except UnsupportedInstructionError as error:
             self.broken[pc] = error

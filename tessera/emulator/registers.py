@@ -1,8 +1,9 @@
 """Register numbers of the source encoding to bit sets, and lane masks to bits and back.
 
 Scalar registers keep their encoding (0-105 SGPR, 106 VCC_LO, 107 VCC_HI, 108-123 TTMP, 124 NULL,
-125 M0, 126 EXEC_LO, 127 EXEC_HI); vector registers follow from 256 on, as in the 9-bit source field.
-A set of registers is a Python integer with one bit per number: union and test are one operation.
+125 M0, 126 EXEC_LO, 127 EXEC_HI); vector registers follow from 256 on, as in the 9-bit source
+field. A set of registers is a Python integer with one bit per number: union and test are one
+operation.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ LANE_NUMBERS = np.arange(LANES, dtype=np.uint32)[None, :]
 ALL_LANES = np.uint32(0xFFFFFFFF)
 ZERO = np.zeros(1, np.uint32)
 ZERO.setflags(write=False)
+# Registers that hold a value at the start whatever the kernel asks for. VCC_HI and EXEC_HI are of
+# no effect in wave32, and compilers read VCC and EXEC as pairs.
+ALWAYS_DEFINED = 1 << EXEC_LO | 1 << EXEC_HI | 1 << NULL | 1 << VCC_HI | 0xFFFF << 108 | SCC_BIT
 
 
 def register_set(first: int, count: int = 1) -> int:

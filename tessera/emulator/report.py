@@ -33,7 +33,7 @@ CLASS_BY_FORMAT = {
 
 @dataclass(frozen=True)
 class Report:
-    """Facts of one launch. Counts are of wave-instructions; `by_pc` keys are bytes from the entry."""
+    """Facts of one launch. Counts are wave-instructions; `by_pc` keys are bytes from the entry."""
 
     kernel: str
     grid: tuple[int, int, int]

@@ -51,9 +51,7 @@ def translate_smem(instruction: Instruction, mode: Mode) -> Step:
     if scalar_offset != NULL:
         reads |= 1 << scalar_offset
     written = register_set(destination, words)
-    return Step(
-        instruction, run, reads, written, counter="lgkm", returns=written, in_order=False
-    )
+    return Step(instruction, run, reads, written, counter="lgkm", returns=written, in_order=False)
 
 
 class ScalarPort:

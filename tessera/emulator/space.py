@@ -15,7 +15,13 @@ import numpy as np
 from tessera.emulator.access import Storage, gather, scatter
 from tessera.emulator.decode import Instruction
 from tessera.emulator.faults import first_lane
-from tessera.emulator.memory import PRIVATE_APERTURE, SHARED_APERTURE, AddressSpace, Buffer, describe
+from tessera.emulator.memory import (
+    PRIVATE_APERTURE,
+    SHARED_APERTURE,
+    AddressSpace,
+    Buffer,
+    describe,
+)
 from tessera.emulator.state import WaveGroup
 
 Mask = np.ndarray | None

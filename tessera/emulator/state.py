@@ -56,6 +56,8 @@ class Batch:
         self.scratch_bytes = 0
         self.scratch_stride = 0
         self.code_base = 0
+        # The registers that the launch itself has written, as a set.
+        self.defined = 0
         self.executed = 0
 
 
@@ -229,9 +231,7 @@ def _take(values: np.ndarray, index: np.ndarray | None) -> np.ndarray:
     return values if index is None or len(values) == 1 else values[index]
 
 
-def _put(
-    batch: Batch, values: np.ndarray, index: np.ndarray, new: np.ndarray
-) -> np.ndarray:
+def _put(batch: Batch, values: np.ndarray, index: np.ndarray, new: np.ndarray) -> np.ndarray:
     """`values` with those at `index` replaced, as a new array [waves]."""
     full = np.empty(batch.waves, values.dtype)
     full[:] = values

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tessera.emulator import buffer_memory, control, dual_issue, global_memory, lane_operations
-from tessera.emulator import local_memory, scalar_alu, scalar_memory, vector_alu, vector_packed
+from tessera.emulator import (
+    buffer_memory,
+    control,
+    dual_issue,
+    global_memory,
+    lane_operations,
+    local_memory,
+    scalar_alu,
+    scalar_memory,
+    vector_alu,
+    vector_packed,
+)
 from tessera.emulator.decode import Instruction
 from tessera.emulator.step import Mode, Step, unsupported
 

@@ -10,8 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from tessera.emulator import dpp, modifiers
-from tessera.emulator import matrix
+from tessera.emulator import dpp, matrix, modifiers
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
 from tessera.emulator.registers import EXEC_LO, FIRST_VGPR, vector_set
@@ -82,7 +81,9 @@ def _packed(instruction: Instruction, mode: Mode) -> Step:
         if select is not None and i == 0:
             fetch = select.wrap(fetch)
         if kind in HALVES_KINDS:
-            fetch = _arranged(fetch, bool(fields.select >> i & 1), bool(fields.select_high >> i & 1))
+            fetch = _arranged(
+                fetch, bool(fields.select >> i & 1), bool(fields.select_high >> i & 1)
+            )
         if kind in NEGATED_KINDS and not operation.takes_neg:
             fetch = _negated(fetch, kind, neg[i], bool(fields.negate_high >> i & 1))
         fetches.append(fetch)

@@ -1,0 +1,361 @@
+"""Executed accesses to findings: uninitialised reads, missing waits, misalignment, races, barriers.
+
+One `Checks` belongs to one batch of waves. What it keeps per byte of LDS: the last writer, the last
+reader and the barrier epoch of both; per register: whether it was ever written, and which loads are
+outstanding. Registers are tracked per wave group: "written" means in some lane of some wave.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tessera.emulator.decode import Instruction
+from tessera.emulator.faults import first_lane
+from tessera.emulator.memory import Buffer
+from tessera.emulator.registers import (
+    LANES,
+    members,
+    name_of,
+)
+from tessera.emulator.state import Batch, WaveGroup
+from tessera.emulator.step import Step
+
+# Addresses in global memory and scratch must be multiples of the access's size up to a dword; the
+# LDS wants the whole size up to 8 bytes, and 16 for 16 bytes (12 bytes: a dword).
+LDS_ALIGNMENT = {1: 1, 2: 2, 4: 4, 8: 8, 12: 4, 16: 16}
+COUNTER_NAMES = {"vm": "vmcnt", "vs": "vscnt", "lgkm": "lgkmcnt"}
+NOBODY, SEVERAL = -1, -2
+FLAG_OUT_OF_ORDER = 1 << 1024
+
+
+class Checks:
+    """The sanitizers of one batch."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        size = len(batch.lds.bytes)
+        workgroups = int(batch.workgroup.max(initial=0)) + 1
+        self.epoch = np.zeros(workgroups, np.int32)
+        self.lds_defined = np.zeros(size, bool)
+        self.lds_writer = np.full(size, NOBODY, np.int32)
+        self.lds_write_epoch = np.full(size, -1, np.int32)
+        self.lds_reader = np.full(size, NOBODY, np.int32)
+        self.lds_read_epoch = np.full(size, -1, np.int32)
+        self.scratch_defined = np.zeros(len(batch.scratch.bytes), bool)
+
+    # Registers and wait counters -------------------------------------------------------------
+
+    def before(self, step: Step, g: WaveGroup) -> None:
+        """Check a step's registers, then note what it writes and what it has outstanding."""
+        if step.wait is not None:
+            step.wait(g)
+            return
+        if g.pending:
+            self._check_pending(step, g)
+        missing = step.reads & ~g.written
+        if missing:
+            names = ", ".join(name_of(r) for r in members(missing)[:4])
+            g.written |= missing
+            self.batch.faults.report(
+                "uninitialized",
+                step.instruction,
+                f"read of {names}, which no instruction has written",
+                g,
+                0,
+            )
+        g.written |= step.writes
+        if step.counter:
+            for counter in step.counter.split("+"):
+                entry = step.returns | (0 if step.in_order else FLAG_OUT_OF_ORDER)
+                g.pending.setdefault(counter, []).append(entry)
+
+    def _check_pending(self, step: Step, g: WaveGroup) -> None:
+        for counter, entries in g.pending.items():
+            touched = step.reads | step.writes
+            if counter in step.counter.split("+") and step.in_order:
+                # Loads of one kind return in order, so the later one may target the same register.
+                touched = step.reads
+            for entry in entries:
+                hit = entry & touched & ~FLAG_OUT_OF_ORDER
+                if not hit:
+                    continue
+                name = name_of(members(hit)[0])
+                use = "read" if hit & step.reads else "overwritten"
+                g.pending = {}
+                self.batch.faults.report(
+                    "missing_wait",
+                    step.instruction,
+                    f"{name} is {use} while its load is outstanding; an s_waitcnt "
+                    f"{COUNTER_NAMES[counter]} is missing",
+                    g,
+                    0,
+                )
+                return
+
+    def wait(self, g: WaveGroup, counter: str, limit: int) -> None:
+        """All but the youngest `limit` accesses of a counter are complete.
+
+        Scalar loads return in any order, so only a wait for 0 completes them.
+        """
+        entries = g.pending[counter]
+        if limit == 0:
+            del g.pending[counter]
+            return
+        done = max(0, len(entries) - limit)
+        kept = [entry for entry in entries[:done] if entry & FLAG_OUT_OF_ORDER]
+        g.pending[counter] = kept + entries[done:]
+
+    # Memory ----------------------------------------------------------------------------------
+
+    def _align(
+        self,
+        instruction: Instruction,
+        g: WaveGroup,
+        places: np.ndarray,
+        alignment: int,
+        what: str,
+        mask: np.ndarray | None,
+    ) -> None:
+        wrong = places & (alignment - 1) != 0
+        if mask is not None:
+            wrong &= mask
+        if not wrong.any():
+            return
+        wave, lane = first_lane(wrong)
+        address = int(places[wave, lane])
+        self.batch.faults.report(
+            "misaligned",
+            instruction,
+            f"access at {what} {address:#x}, which is not a multiple of {alignment}",
+            g,
+            wave,
+            lane,
+            address,
+        )
+
+    def _undefined(
+        self, defined: np.ndarray, positions: np.ndarray, size: int, mask: np.ndarray | None
+    ) -> tuple[int, int] | None:
+        """Row and lane of the first read of a byte that was never written."""
+        bad = ~defined[positions]
+        for byte in range(1, size):
+            bad |= ~defined[positions + byte]
+        if mask is not None:
+            bad &= mask
+        return first_lane(bad) if bad.any() else None
+
+    def global_access(
+        self,
+        instruction: Instruction,
+        g: WaveGroup,
+        buffer: Buffer,
+        positions: np.ndarray,
+        size: int,
+        write: bool,
+        mask: np.ndarray | None,
+    ) -> None:
+        """Check `size` bytes at `positions` of a mapped buffer."""
+        if size > 1:
+            start = positions + buffer.base
+            self._align(instruction, g, start, min(size, 4) & -min(size, 4), "address", mask)
+        if buffer.defined is None:
+            return
+        if write:
+            _mark(buffer.defined, positions, size, mask)
+            return
+        found = self._undefined(buffer.defined, positions, size, mask)
+        if found is not None:
+            wave, lane = found
+            offset = int(positions[wave, lane])
+            self.batch.faults.report(
+                "uninitialized",
+                instruction,
+                f"load of {size} bytes at byte {offset} of {buffer.name!r}, never written",
+                g,
+                wave,
+                lane if positions.shape[1] == LANES else None,
+                buffer.base + offset,
+                buffer.name,
+            )
+
+    def scratch_access(
+        self,
+        instruction: Instruction,
+        g: WaveGroup,
+        positions: np.ndarray,
+        size: int,
+        write: bool,
+        mask: np.ndarray | None,
+    ) -> None:
+        """Check `size` bytes at `positions` of the batch's scratch storage."""
+        if size > 1:
+            self._align(instruction, g, positions, min(size, 4) & -min(size, 4), "scratch", mask)
+        if write:
+            _mark(self.scratch_defined, positions, size, mask)
+            return
+        found = self._undefined(self.scratch_defined, positions, size, mask)
+        if found is not None:
+            wave, lane = found
+            byte = int(positions[wave, lane]) % max(1, self.batch.scratch_stride)
+            message = f"load of {size} bytes at scratch byte {byte}, never written"
+            self.batch.faults.report(
+                "uninitialized", instruction, message, g, wave, lane, byte, "scratch"
+            )
+
+    def lds_access(
+        self,
+        instruction: Instruction,
+        g: WaveGroup,
+        positions: np.ndarray,
+        size: int,
+        write: bool,
+        mask: np.ndarray | None,
+    ) -> None:
+        """Check alignment, definedness and races of `size` bytes at `positions` of the LDS."""
+        self._align(instruction, g, positions, LDS_ALIGNMENT[size], "LDS byte", mask)
+        atomic = write and "LOAD" not in instruction.name and "STORE_" not in instruction.name
+        if not write or atomic:
+            found = self._undefined(self.lds_defined, positions, size, mask)
+            if found is not None:
+                wave, lane = found
+                byte = int(positions[wave, lane] - g.lds_base[wave, 0])
+                message = f"load of {size} bytes at LDS byte {byte:#x}, never written"
+                self.batch.faults.report(
+                    "uninitialized", instruction, message, g, wave, lane, byte, "LDS"
+                )
+        self._race(instruction, g, positions, size, write, atomic, mask)
+
+    def _race(
+        self,
+        instruction: Instruction,
+        g: WaveGroup,
+        positions: np.ndarray,
+        size: int,
+        write: bool,
+        atomic: bool,
+        mask: np.ndarray | None,
+    ) -> None:
+        waves = np.broadcast_to(g.wave_indices()[:, None], positions.shape).astype(np.int32)
+        epochs = np.broadcast_to(self.epoch[g.workgroup][:, None], positions.shape)
+        if mask is not None:
+            positions, waves, epochs = positions[mask], waves[mask], epochs[mask]
+        if atomic:  # atomics of several waves on one address are ordered by the LDS itself
+            for byte in range(size):
+                self.lds_defined[positions + byte] = True
+            return
+        bad = np.zeros(positions.shape, bool)
+        for byte in range(size):
+            place = positions + byte
+            writer = self.lds_writer[place]
+            bad |= (self.lds_write_epoch[place] == epochs) & (writer != waves)
+            if write:
+                reader = self.lds_reader[place]
+                bad |= (self.lds_read_epoch[place] == epochs) & (reader != waves)
+        if bad.any():
+            self._report_race(instruction, g, positions, bad, write, mask)
+        for byte in range(size):
+            place = positions + byte
+            if write:
+                self.lds_defined[place] = True
+                self.lds_writer[place], self.lds_write_epoch[place] = waves, epochs
+                # Two waves that write one byte in this very instruction: one of them was lost.
+                lost = self.lds_writer[place] != waves
+                if lost.any():
+                    self._report_race(instruction, g, positions, lost, write, mask)
+            else:
+                same = (self.lds_read_epoch[place] == epochs) & (self.lds_reader[place] != waves)
+                self.lds_reader[place] = np.where(same, SEVERAL, waves)
+                self.lds_read_epoch[place] = epochs
+                shared = self.lds_reader[place] != waves
+                self.lds_reader[place[shared]] = SEVERAL
+
+    def _report_race(
+        self,
+        instruction: Instruction,
+        g: WaveGroup,
+        positions: np.ndarray,
+        bad: np.ndarray,
+        write: bool,
+        mask: np.ndarray | None,
+    ) -> None:
+        full = bad
+        if mask is not None:
+            full = np.zeros(mask.shape, bool)
+            full[mask] = bad
+        wave, lane = first_lane(full)
+        position = int(positions[bad][0])
+        byte = position - int(g.lds_base[wave, 0])
+        other = int(self.lds_writer[position])
+        who = f"wave {self.batch.number[other]} wrote" if other >= 0 else "another wave read"
+        verb = "store to" if write else "load from"
+        self.batch.faults.report(
+            "lds_race",
+            instruction,
+            f"{verb} LDS byte {byte:#x}, which {who} with no barrier between",
+            g,
+            wave,
+            lane,
+            byte,
+            "LDS",
+        )
+
+    # Barriers --------------------------------------------------------------------------------
+
+    def barrier_passed(
+        self, step: Step, g: WaveGroup, workgroups: np.ndarray, ended: np.ndarray
+    ) -> None:
+        """All live waves of these workgroups are at one barrier together."""
+        self.epoch[workgroups] += 1
+        gone = ended[g.workgroup]
+        if gone.any():
+            self._report_ended(step, g, int(np.argmax(gone)))
+
+    def barrier_met(
+        self, waiting: list[tuple[WaveGroup, Step]], full: np.ndarray, ended: np.ndarray
+    ) -> None:
+        """Waves of the workgroups `full` (bool per workgroup) have met; perhaps at two barriers."""
+        self.epoch[full] += 1
+        place = np.full(len(full), -1, np.int64)
+        for g, step in waiting:
+            pc = step.instruction.pc
+            for workgroup in np.unique(g.workgroup):
+                if not full[workgroup]:
+                    continue
+                wave = int(np.argmax(g.workgroup == workgroup))
+                if place[workgroup] >= 0 and place[workgroup] != pc:
+                    other = int(place[workgroup]) - self.batch.faults.entry
+                    self.batch.faults.report(
+                        "barrier",
+                        step.instruction,
+                        f"waves of one workgroup wait at different barriers, others at {other:#x}",
+                        g,
+                        wave,
+                    )
+                place[workgroup] = pc
+                if ended[workgroup]:
+                    self._report_ended(step, g, wave)
+
+    def ended_at_barrier(
+        self, step: Step, ending: WaveGroup, waiting: list[tuple[WaveGroup, Step]]
+    ) -> None:
+        """Waves end while others of their workgroup wait at a barrier."""
+        for g, barrier in waiting:
+            left = np.isin(g.workgroup, ending.workgroup)
+            if left.any():
+                self._report_ended(barrier, g, int(np.argmax(left)))
+
+    def _report_ended(self, step: Step, g: WaveGroup, wave: int) -> None:
+        self.batch.faults.report(
+            "barrier",
+            step.instruction,
+            "a barrier that other waves of the workgroup never reach: they have ended",
+            g,
+            wave,
+        )
+
+
+def _mark(defined: np.ndarray, positions: np.ndarray, size: int, mask: np.ndarray | None) -> None:
+    if mask is not None:
+        positions = positions[mask]
+    for byte in range(size):
+        defined[positions + byte] = True
