@@ -124,6 +124,8 @@ def _fragment_type(type_: FragmentType, target: Target) -> str:
     row = fragment_core(type_, target)
     if type_.role.data == "acc":
         return row.accumulator_type
+    if isinstance(type_.element, IntegerType):
+        return {"a": row.a_type, "b": row.b_type}[type_.role.data]
     return f"<{fragment_layout(type_, target).slots} x {storage_type(type_.element)}>"
 
 

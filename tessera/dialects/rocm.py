@@ -132,6 +132,8 @@ class WmmaGemmOp(Directive):
     waves_m = opt_attr_def(IntegerAttr)
     waves_n = opt_attr_def(IntegerAttr)
     block_k = opt_attr_def(IntegerAttr)
+    group_m = opt_attr_def(IntegerAttr)
+    split_k = opt_attr_def(IntegerAttr)
     transpose_a = opt_attr_def(IntegerAttr)
     transpose_b = opt_attr_def(IntegerAttr)
 

@@ -59,6 +59,8 @@ class MatmulOp(LaunchableOp):
     waves_m = opt_attr_def(IntegerAttr)
     waves_n = opt_attr_def(IntegerAttr)
     block_k = opt_attr_def(IntegerAttr)
+    group_m = opt_attr_def(IntegerAttr)
+    split_k = opt_attr_def(IntegerAttr)
 
     SCHEDULE: ClassVar[tuple[str, ...]] = ("mt", "nt", "waves_m", "waves_n", "block_k")
 

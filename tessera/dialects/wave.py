@@ -36,6 +36,7 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
+from tessera.dialects.wave_staged import MaskStagedOp
 from tessera.dialects.wave_types import (
     FragmentType,
     LdsType,
@@ -654,6 +655,7 @@ OPERATIONS: list[type[Operation]] = [
     OffsetOp,
     StageOp,
     UndefinedOp,
+    MaskStagedOp,
     CommitOp,
     LoadFragmentOp,
     LoadGlobalFragmentOp,

@@ -8,6 +8,7 @@ from xdsl.dialects.builtin import (
     Float32Type,
     IntAttr,
     IntegerType,
+    Signedness,
     StringAttr,
 )
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
@@ -20,11 +21,13 @@ ROLES = ("a", "b", "acc")
 AXES = ("row", "column")
 ARRANGEMENTS = ("rows", "blocks")
 
-ELEMENT_BITS = {"f16": 16, "bf16": 16, "f32": 32, "i8": 8, "i32": 32}
+ELEMENT_BITS = {
+    "f16": 16, "bf16": 16, "f32": 32, "i4": 4, "u4": 4, "i8": 8, "u8": 8, "i32": 32,
+}  # fmt: skip
 
 
 def element_name(element: Attribute) -> str:
-    """The short name of an element type: f16, bf16, f32, i8, i32."""
+    """The short name of an element type: f16, bf16, f32, i4, u4, i8, u8, i32."""
     match element:
         case Float16Type():
             return "f16"
@@ -33,7 +36,8 @@ def element_name(element: Attribute) -> str:
         case Float32Type():
             return "f32"
         case IntegerType():
-            return f"i{element.width.data}"
+            sign = "u" if element.signedness.data is Signedness.UNSIGNED else "i"
+            return f"{sign}{element.width.data}"
         case _:
             raise VerifyException(f"no wave element type: {element}")
 

@@ -98,6 +98,10 @@ def _integer(where: str, value: int, size: int) -> bytes:
     return (value & ((1 << bits) - 1)).to_bytes(size, "little")
 
 
+KERNARG_LINE = 64
+"""Bytes of which a kernarg segment occupies a whole number."""
+
+
 def kernarg_segment(
     kernel: KernelDescription,
     values: list[bytes],
@@ -107,7 +111,9 @@ def kernarg_segment(
 ) -> bytes:
     """The kernarg segment: explicit values at their offsets, hidden arguments filled in."""
     end = max((a.offset + a.size for a in kernel.arguments), default=0)
-    segment = bytearray(max(kernel.kernarg_bytes, end))
+    # Runtimes hand out whole lines, and compilers load scalars in wide pieces that count on it.
+    size = -(-max(kernel.kernarg_bytes, end) // KERNARG_LINE) * KERNARG_LINE
+    segment = bytearray(size)
     for argument, content in zip(kernel.explicit_arguments, values):
         segment[argument.offset : argument.offset + argument.size] = content
     hidden = hidden_values(grid, block, dynamic_lds)

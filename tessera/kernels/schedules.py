@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from tessera.errors import OptionError, ResourceError, supported
@@ -13,8 +13,14 @@ INSTRUCTION_TILE = 16
 MAX_HEAD_DIM = 256
 LARGEST_HEAD_DIM_IN_REGISTERS = 128
 """Up to here a wave keeps its queries in registers, beyond it the workgroup has them in LDS."""
-LDS_PADDING = 8
-"""Elements added to each LDS row so that 128-bit reads of 16 rows touch all banks evenly."""
+LDS_PADDING_BYTES = 16
+"""Bytes added to each LDS row so that 128-bit reads of 16 rows touch all banks evenly."""
+LDS_PADDING = LDS_PADDING_BYTES // 2
+"""The same in 16-bit elements."""
+
+
+OPERAND_BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "i8": 8, "i4": 4})
+"""Bits of one number of each kind of matrix instruction."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +29,9 @@ class GemmSchedule:
 
     A wave computes `mt` x `nt` instruction tiles, a workgroup `waves_m` x `waves_n` waves; the
     contracted axis goes through LDS in slices of `block_k`. `block_k` 0 reads operands straight
-    from global memory into registers, one instruction tile deep.
+    from global memory into registers, one instruction tile deep. Workgroups walk the result in
+    bands of `group_m` tiles' height, so that neighbours share operands in the caches (0: one band).
+    `split_k` workgroups share the contracted axis of each tile, and a second kernel sums them up.
     """
 
     mt: int
@@ -31,10 +39,14 @@ class GemmSchedule:
     waves_m: int
     waves_n: int
     block_k: int
+    group_m: int = 0
+    split_k: int = 1
 
     def __post_init__(self) -> None:
-        if min(self.mt, self.nt, self.waves_m, self.waves_n) < 1 or self.block_k < 0:
-            raise OptionError(f"{self}: tiles and waves must be at least 1, block_k at least 0")
+        if min(self.mt, self.nt, self.waves_m, self.waves_n, self.split_k) < 1:
+            raise OptionError(f"{self}: tiles, waves and split_k must be at least 1")
+        if self.block_k < 0 or self.group_m < 0:
+            raise OptionError(f"{self}: block_k and group_m must be at least 0")
         if self.block_k % INSTRUCTION_TILE:
             raise OptionError(f"block_k = {self.block_k} is not a multiple of {INSTRUCTION_TILE}")
         if self.threads > 1024:
@@ -55,11 +67,16 @@ class GemmSchedule:
         """Columns of the result that one workgroup computes."""
         return INSTRUCTION_TILE * self.nt * self.waves_n
 
-    def lds_bytes(self, element_bytes: int = 2) -> int:
+    def lds_bytes(self, element_bits: int = 16) -> int:
         """Local memory of one workgroup."""
         if not self.block_k:
             return 0
-        return (self.tile_m + self.tile_n) * (self.block_k + LDS_PADDING) * element_bytes
+        row = self.block_k * element_bits // 8 + LDS_PADDING_BYTES
+        return (self.tile_m + self.tile_n) * row
+
+    def for_bits(self, element_bits: int) -> GemmSchedule:
+        """The same with as many bytes along k for elements of another size than 16 bits."""
+        return replace(self, block_k=self.block_k * 16 // element_bits)
 
 
 GEMM_SCHEDULES: Mapping[str, GemmSchedule] = MappingProxyType(
@@ -80,16 +97,24 @@ GEMM_SCHEDULES: Mapping[str, GemmSchedule] = MappingProxyType(
 def gemm_schedule(
     target: Target, dtype: str, m: int | None, n: int | None, k: int | None
 ) -> GemmSchedule:
-    """The schedule for sizes m, n, k (None while unknown): the largest tile that fills the chip."""
-    target.matrix_core(dtype)
+    """The schedule for sizes m, n, k (None while unknown): the largest tile that fills the chip.
+
+    `dtype` is that of the numbers that are multiplied. Raises DtypeError.
+    """
+    core = target.matrix_core(dtype)
+    bits = OPERAND_BITS[core.element_dtype]
+    return GEMM_SCHEDULES[_gemm_schedule_name(target, m, n)].for_bits(bits)
+
+
+def _gemm_schedule_name(target: Target, m: int | None, n: int | None) -> str:
     if m is None or n is None:
-        return GEMM_SCHEDULES["128x128"]
+        return "128x128"
     for name in ("128x128", "128x64", "64x64"):
         schedule = GEMM_SCHEDULES[name]
         workgroups = -(-m // schedule.tile_m) * -(-n // schedule.tile_n)
         if workgroups >= target.facts.compute_units:
-            return schedule
-    return GEMM_SCHEDULES["64x64" if min(m, n) > 32 else "32x32"]
+            return name
+    return "64x64" if min(m, n) > 32 else "32x32"
 
 
 @dataclass(frozen=True)
@@ -123,7 +148,7 @@ class AttentionSchedule:
         return self.waves * self.queries_per_wave
 
     def lds_bytes(self, head_dim: int, head_dim_v: int) -> int:
-        """Local memory of one workgroup: a key tile, a transposed value tile, perhaps the queries."""
+        """Local memory of one workgroup: keys, transposed values and, where in LDS, queries."""
         row = padded(head_dim) + LDS_PADDING
         keys = self.keys_per_step * row
         values = padded(head_dim_v) * (self.keys_per_step + LDS_PADDING)
@@ -168,12 +193,6 @@ ATTENTION_SCHEDULES: tuple[AttentionChoice, ...] = (
         wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
         unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
         small=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
-    ),
-    AttentionChoice(
-        192,
-        wide=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
-        unaligned=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
-        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
     ),
     AttentionChoice(
         256,

@@ -37,9 +37,13 @@ class AmdChip:
         return min(self.max_waves_per_simd, self.vgprs_per_simd // allocated)
 
     def matrix_core(self, dtype: str) -> MatrixCore:
-        """The matrix instruction for operands of `dtype`; DtypeError lists what there is."""
+        """The matrix instruction for operands of `dtype`; DtypeError lists what there is.
+
+        Unsigned integers are multiplied by the signed ones' instruction, which is told the sign.
+        """
+        wanted = f"i{dtype[1:]}" if dtype in ("u4", "u8") else dtype
         for row in self.matrix_cores:
-            if row.element_dtype == dtype:
+            if row.element_dtype == wanted:
                 return row
         raise DtypeError(
             f"{self.name} has no matrix instruction for {dtype}; "

@@ -90,6 +90,7 @@ class MatrixCore:
     operand_from_accumulator: str
     conversion: str
     source: str
+    takes_signs: bool = False
 
     def __post_init__(self) -> None:
         for layout, extents in (
@@ -201,9 +202,35 @@ def _rdna3_wmma(dtype: str, operand_type: str) -> MatrixCore:
     )
 
 
+def _rdna3_integer_wmma(bits: int) -> MatrixCore:
+    registers = 16 * bits // 32
+    return MatrixCore(
+        name=f"v_wmma_i32_16x16x16_iu{bits}",
+        m=16,
+        n=16,
+        k=16,
+        element_dtype=f"i{bits}",
+        accumulator_dtype="i32",
+        a=RDNA3_OPERAND_16,
+        b=RDNA3_OPERAND_16,
+        accumulator=RDNA3_ACCUMULATOR,
+        intrinsic=f"llvm.amdgcn.wmma.i32.16x16x16.iu{bits}.v8i32.v{registers}i32",
+        a_type=f"<{registers} x i32>",
+        b_type=f"<{registers} x i32>",
+        accumulator_type="<8 x i32>",
+        issue_cycles=32 if bits == 8 else 16,
+        operand_from_accumulator="",
+        conversion="",
+        source="RDNA 3.5 ISA guide, section 7.9; AMD matrix instruction calculator",
+        takes_signs=True,
+    )
+
+
 RDNA3_MATRIX_CORES: tuple[MatrixCore, ...] = (
     _rdna3_wmma("f16", "<16 x half>"),
     _rdna3_wmma("bf16", "<16 x i16>"),
+    _rdna3_integer_wmma(8),
+    _rdna3_integer_wmma(4),
 )
 
 

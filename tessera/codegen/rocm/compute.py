@@ -25,7 +25,7 @@ from tessera.dialects.wave import (
     SplatOp,
     ZeroOp,
 )
-from tessera.dialects.wave_types import FragmentType, StatisticType
+from tessera.dialects.wave_types import FragmentType, StatisticType, element_name
 from tessera.errors import CompileError
 from tessera.targets.matrix_core import COLUMN, ROW
 
@@ -48,9 +48,19 @@ def emit_mma(emitter: FunctionEmitter, operation: Operation) -> None:
         carried, name = emitter.type(value), emitter.value(value)
         if carried != wanted:
             name = emitter.assign(f"bitcast {carried} {name} to {wanted}")
+        if row.takes_signs:
+            arguments.append(("i1", _is_signed(value)))
         arguments.append((wanted, name))
     arguments.append((row.accumulator_type, emitter.value(operation.accumulator)))
+    if row.takes_signs:
+        # Sums wrap around at 2^32: saturation would make them depend on the order of K.
+        arguments.append(("i1", "false"))
     emitter.bind(operation.result, emitter.call(row.accumulator_type, row.intrinsic, arguments))
+
+
+def _is_signed(fragment: SSAValue) -> str:
+    assert isinstance(fragment.type, FragmentType)
+    return "false" if element_name(fragment.type.element).startswith("u") else "true"
 
 
 def _element(emitter: FunctionEmitter, value: SSAValue, slot: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation
+from xdsl.ir import Operation, SSAValue
 
 from tessera.codegen.llvm_text import FunctionEmitter
 from tessera.codegen.llvm_types import fragment_layout
@@ -27,8 +27,10 @@ from tessera.dialects.wave_types import (
     ELEMENT_BITS,
     FragmentType,
     LdsType,
+    PointerType,
     element_name,
 )
+from tessera.errors import CompileError
 from tessera.targets import FragmentLayout
 from tessera.targets.matrix_core import INNER, OUTER
 
@@ -54,7 +56,7 @@ def emit_load_fragment(emitter: FunctionEmitter, operation: Operation) -> None:
     assert isinstance(fragment, FragmentType)
     assert isinstance(lds, LdsType)
     layout = fragment_layout(fragment, emitter.target)
-    bits = ELEMENT_BITS[element_name(fragment.element)]
+    bits = ELEMENT_BITS[element_name(lds.element)]
     # Lane parts first: they are the same for every fragment, so LLVM keeps one base address and
     # puts the rest into the instruction's offset.
     lane = multiply_add(
@@ -73,7 +75,7 @@ def emit_load_fragment(emitter: FunctionEmitter, operation: Operation) -> None:
     address = lds_address(emitter, base, place, bits)
     parts: list[str] = []
     width = 0
-    for first, length in inner_runs(layout):
+    for first, length in memory_runs(fragment, layout, bits):
         width = min(length, WIDEST_LOAD_BITS // bits)
         for start in range(first, first + length, width):
             piece = lds_address(emitter, address, str(start), bits) if start else address
@@ -82,7 +84,30 @@ def emit_load_fragment(emitter: FunctionEmitter, operation: Operation) -> None:
                     f"load <{width} x i{bits}>, {LDS} {piece}, align {width * bits // 8}"
                 )
             )
-    emitter.bind(operation.result, concatenate(emitter, parts, width, f"i{bits}"))
+    _bind_fragment(emitter, operation.result, concatenate(emitter, parts, width, f"i{bits}"), bits)
+
+
+def memory_runs(
+    fragment: FragmentType, layout: FragmentLayout, bits: int
+) -> list[tuple[int, int]]:
+    """`inner_runs` counted in memory elements of `bits`, which may hold several numbers each."""
+    packed = bits // ELEMENT_BITS[element_name(fragment.element)]
+    runs = inner_runs(layout)
+    if packed < 1 or any(first % packed or length % packed for first, length in runs):
+        raise CompileError(f"no load of {fragment} from {bits}-bit memory elements")
+    return [(first // packed, length // packed) for first, length in runs]
+
+
+def _bind_fragment(emitter: FunctionEmitter, result: SSAValue, vector: str, bits: int) -> None:
+    """Bind a fragment to a vector of memory elements, as the type that carries it."""
+    wanted = emitter.type(result)
+    assert isinstance(result.type, FragmentType)
+    slots = fragment_layout(result.type, emitter.target).slots
+    count = slots * ELEMENT_BITS[element_name(result.type.element)] // bits
+    carried = f"<{count} x i{bits}>"
+    if carried != wanted:
+        vector = emitter.assign(f"bitcast {carried} {vector} to {wanted}")
+    emitter.bind(result, vector)
 
 
 def emit_load_global_fragment(emitter: FunctionEmitter, operation: Operation) -> None:
@@ -101,7 +126,12 @@ def emit_load_global_fragment(emitter: FunctionEmitter, operation: Operation) ->
         name = _load_rows(emitter, operation, layout, outer, inner_limit)
     else:
         name = _load_columns(emitter, operation, layout, outer, inner_limit)
-    emitter.bind(operation.result, name)
+    _bind_fragment(emitter, operation.result, name, _memory_bits(operation))
+
+
+def _memory_bits(operation: LoadGlobalFragmentOp) -> int:
+    assert isinstance(operation.pointer.type, PointerType)
+    return ELEMENT_BITS[element_name(operation.pointer.type.element)]
 
 
 def emit_store_lds_element(emitter: FunctionEmitter, operation: Operation) -> None:
@@ -138,12 +168,12 @@ def _load_rows(
     inner_limit: str | None,
 ) -> str:
     assert isinstance(operation.result.type, FragmentType)
-    bits = ELEMENT_BITS[element_name(operation.result.type.element)]
+    bits = _memory_bits(operation)
     offset = emitter.assign(f"mul i32 {outer}, {emitter.value(operation.stride)}")
     lane_inner = lane_coordinate(emitter, layout, INNER)
     parts: list[str] = []
     width = 0
-    for first, length in inner_runs(layout):
+    for first, length in memory_runs(operation.result.type, layout, bits):
         width = min(length, WIDEST_LOAD_BITS // bits)
         for start in range(first, first + length, width):
             piece = RowPiece(
@@ -167,7 +197,7 @@ def _load_columns(
     inner_limit: str | None,
 ) -> str:
     assert isinstance(operation.result.type, FragmentType)
-    bits = ELEMENT_BITS[element_name(operation.result.type.element)]
+    bits = _memory_bits(operation)
     vector_type = f"<{layout.slots} x i{bits}>"
     vector = "zeroinitializer"
     lane_inner = lane_coordinate(emitter, layout, INNER)

@@ -26,6 +26,7 @@ from tessera.codegen.rocm.fragments import (
 )
 from tessera.codegen.rocm.lanes import thread_id
 from tessera.codegen.rocm.memory import GLOBAL
+from tessera.codegen.rocm.staged import emit_mask_staged
 from tessera.codegen.rocm.staging import emit_commit, emit_stage
 from tessera.codegen.rocm.store import (
     emit_load_element,
@@ -34,7 +35,7 @@ from tessera.codegen.rocm.store import (
     emit_store_statistic,
 )
 from tessera.codegen.rules import FamilyRules
-from tessera.dialects import wave
+from tessera.dialects import wave, wave_staged
 from tessera.dialects.wave_types import ELEMENT_BITS, LdsType, PointerType, element_name
 from tessera.errors import ResourceError
 
@@ -107,6 +108,7 @@ RULES: dict[type, Rule] = {
     wave.OffsetOp: emit_offset,
     wave.UndefinedOp: emit_undefined,
     wave.StageOp: emit_stage,
+    wave_staged.MaskStagedOp: emit_mask_staged,
     wave.CommitOp: emit_commit,
     wave.LoadFragmentOp: emit_load_fragment,
     wave.LoadGlobalFragmentOp: emit_load_global_fragment,

@@ -1,0 +1,253 @@
+"""A workgroup's operands to its sums over k: slices through LDS, or straight from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from tessera.dialects import wave
+from tessera.dialects.wave_staged import MaskStagedOp
+from tessera.dialects.wave_types import StagedType
+from tessera.kernels.gemm_problem import GemmProblem
+from tessera.kernels.program import KernelProgram
+
+
+@dataclass(frozen=True)
+class Side:
+    """One operand as a workgroup sees it.
+
+    `outer` is its index that is not contracted; `outer_limit` counts the valid ones from the
+    tile's first on, `wave_first` is the first one of this wave. `contiguous_inner` says whether the
+    contracted index runs along memory rows; otherwise tiles are transposed on their way into LDS.
+    """
+
+    role: str
+    pointer: SSAValue
+    stride: SSAValue
+    outer_limit: SSAValue
+    outer_size: int
+    contiguous_inner: bool
+    lds: SSAValue | None
+    wave_first: SSAValue
+
+
+def zeros(p: KernelProgram, problem: GemmProblem) -> list[SSAValue]:
+    """The accumulators of a wave before the first product; they run along columns first."""
+    return [p.zero(problem.accumulator)] * (problem.schedule.mt * problem.schedule.nt)
+
+
+def multiply_through_lds(
+    p: KernelProgram, problem: GemmProblem, a: Side, b: Side, slices: tuple[SSAValue, SSAValue]
+) -> list[SSAValue]:
+    """The wave's sums over the slices from slices[0] up to, not including, slices[1]."""
+    return _StagedLoop(p, problem, (a, b), slices).run()
+
+
+class _StagedLoop:
+    """K slices through LDS, the next one fetched while this one is multiplied.
+
+    The last slice is fetched so that it ends where k ends, overlapping the one before; what that
+    one had already is zeroed on the way into LDS. So nothing is checked while fetching, and the
+    accumulators never meet a second set of themselves, which would make LLVM spill them. Only a k
+    below one slice is fetched with checks, before the loop.
+    """
+
+    def __init__(
+        self,
+        p: KernelProgram,
+        problem: GemmProblem,
+        sides: tuple[Side, Side],
+        slices: tuple[SSAValue, SSAValue],
+    ) -> None:
+        self.p = p
+        self.problem = problem
+        self.sides = sides
+        self.begin, self.end = slices
+        self.whole = problem.slice
+        self.last = p.sub(p.ceildiv(p["k"], self.whole), 1)
+        self.last_start = p.max(p.sub(p["k"], self.whole), 0)
+        self.types: list[StagedType] = [
+            problem.staged(side.outer_size, side.contiguous_inner) for side in sides
+        ]
+
+    def run(self) -> list[SSAValue]:
+        p = self.p
+        first = p.when(
+            p.compare("slt", self.begin, self.end), self._fetch_first, self._nothing, self.types
+        )
+        initial = zeros(p, self.problem)
+        results = p.loop(self.begin, self.end, [*initial, *first], self._step)
+        return results[: len(initial)]
+
+    def _nothing(self) -> list[SSAValue]:
+        return [self.p.insert(wave.UndefinedOp(type_)) for type_ in self.types]
+
+    def _fetch_first(self) -> list[SSAValue]:
+        """The first slice; with checks where k is shorter than one."""
+        p = self.p
+        return p.when(
+            p.compare("sge", p["k"], self.whole),
+            lambda: self._fetch(self.begin),
+            lambda: [self._stage(side, p.constant(0), p["k"]) for side in self.sides],
+            self.types,
+        )
+
+    def _fetch(self, index: SSAValue) -> list[SSAValue]:
+        p = self.p
+        start = p.min(p.mul(index, self.whole), self.last_start)
+        return [self._stage(side, start, None) for side in self.sides]
+
+    def _step(self, index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
+        p = self.p
+        self._commit(index, carried[-2:])
+        following = p.add(index, 1)
+        ahead = p.when(
+            p.compare("slt", following, self.end),
+            lambda: self._fetch(following),
+            self._nothing,
+            self.types,
+        )
+        return [*self._multiply_slice(carried[:-2]), *ahead]
+
+    def _stage(self, side: Side, start: SSAValue, rest: SSAValue | None) -> SSAValue:
+        """Fetch the K slice from `start` on; `rest` counts its valid elements (None: all)."""
+        p, problem = self.p, self.problem
+        staged = problem.staged(side.outer_size, side.contiguous_inner)
+        threads, alignment = problem.schedule.threads, problem.alignment
+        if side.contiguous_inner:
+            pointer = p.offset(side.pointer, start)
+            return p.insert(
+                wave.StageOp(
+                    pointer, side.stride, staged, threads, alignment,
+                    row_limit=side.outer_limit, column_limit=rest,
+                )
+            )  # fmt: skip
+        pointer = p.offset(side.pointer, p.mul(p.wide(start), p.wide(side.stride)))
+        return p.insert(
+            wave.StageOp(
+                pointer, side.stride, staged, threads, alignment,
+                row_limit=rest, column_limit=side.outer_limit,
+                zero_rows=rest is not None, any_columns=True,
+            )
+        )  # fmt: skip
+
+    def _commit(self, index: SSAValue, staged: Sequence[SSAValue]) -> None:
+        """Put both tiles into LDS once every wave is done with what was there."""
+        p = self.p
+        p.barrier()
+        overlap = p.sub(p.mul(index, self.whole), self.last_start)
+        is_cut = p.both(p.compare("eq", index, self.last), self._needs_mask(overlap))
+        p.when(
+            is_cut,
+            lambda: self._write([self._masked(*pair, overlap) for pair in zip(self.sides, staged)]),
+            lambda: self._write(staged),
+        )
+        p.barrier()
+
+    def _needs_mask(self, overlap: SSAValue) -> SSAValue:
+        return self.p.compare("sge" if self.problem.has_odd_end else "sgt", overlap, 0)
+
+    def _masked(self, side: Side, tile: SSAValue, overlap: SSAValue) -> SSAValue:
+        p, problem = self.p, self.problem
+        pieces = 128 // problem.memory_bits
+        last = None
+        if problem.has_odd_end and side.role == "a":
+            # The byte in which k ends: the slice's last one, unless k is shorter than a slice.
+            last = p.min(p.constant(self.whole - 1), p.sub(p["k"], 1))
+        whole_chunks = problem.alignment * 8 // problem.memory_bits >= pieces
+        axis = "column" if side.contiguous_inner else "row"
+        return p.insert(MaskStagedOp(tile, overlap, axis, last, whole_chunks))
+
+    def _write(self, staged: Sequence[SSAValue]) -> list[SSAValue]:
+        for tile, side in zip(staged, self.sides, strict=True):
+            assert side.lds is not None
+            threads, is_transposed = self.problem.schedule.threads, not side.contiguous_inner
+            self.p.effect(wave.CommitOp(tile, side.lds, threads, transposed=is_transposed))
+        return []
+
+    def _multiply_slice(self, accumulators: Sequence[SSAValue]) -> list[SSAValue]:
+        sums, schedule = list(accumulators), self.problem.schedule
+        for inner in range(0, self.whole, self.problem.depth):
+            start = self.p.constant(inner)
+            a = [self._fragment(self.sides[0], i, start) for i in range(schedule.mt)]
+            b = [self._fragment(self.sides[1], i, start) for i in range(schedule.nt)]
+            sums = outer_product(self.p, a, b, sums)
+        return sums
+
+    def _fragment(self, side: Side, index: int, inner: SSAValue) -> SSAValue:
+        p = self.p
+        assert side.lds is not None
+        outer = p.add(side.wave_first, 16 * index)
+        fragment = self.problem.fragment(side.role)
+        return p.insert(wave.LoadFragmentOp(side.lds, outer, inner, fragment))
+
+
+def outer_product(
+    p: KernelProgram, a: list[SSAValue], b: list[SSAValue], sums: Sequence[SSAValue]
+) -> list[SSAValue]:
+    """Every A fragment times every B fragment; `sums` run along columns first."""
+    nt = len(b)
+    return [p.mma(a[index // nt], b[index % nt], total) for index, total in enumerate(sums)]
+
+
+def multiply_from_global(
+    p: KernelProgram, problem: GemmProblem, a: Side, b: Side
+) -> list[SSAValue]:
+    """The wave's sums over all of k without LDS: the simplest rung."""
+    depth = problem.core.k
+    whole, rest = p.div(p["k"], depth), p.rem(p["k"], depth)
+
+    def multiply(
+        start: SSAValue, sums: Sequence[SSAValue], limit: SSAValue | None
+    ) -> Sequence[SSAValue]:
+        left = _global_fragments(p, problem, a, problem.schedule.mt, start, limit)
+        right = _global_fragments(p, problem, b, problem.schedule.nt, start, limit)
+        return outer_product(p, left, right, sums)
+
+    initial = zeros(p, problem)
+    sums = p.loop(
+        0, whole, initial, lambda index, *carried: multiply(p.mul(index, depth), carried, None)
+    )
+    return p.when(
+        p.compare("sgt", rest, 0),
+        lambda: multiply(p.mul(whole, depth), sums, rest),
+        lambda: sums,
+        [value.type for value in initial],
+    )
+
+
+def _global_fragments(
+    p: KernelProgram,
+    problem: GemmProblem,
+    side: Side,
+    count: int,
+    start: SSAValue,
+    limit: SSAValue | None,
+) -> list[SSAValue]:
+    fragments = []
+    element_bytes = problem.memory_bits // 8
+    for index in range(count):
+        # A fragment wholly outside reads the last valid rows, which nobody stores.
+        outer = p.min(p.add(side.wave_first, 16 * index), p.sub(side.outer_limit, 1))
+        wide_outer, wide_start = p.wide(outer), p.wide(start)
+        stride = p.wide(side.stride)
+        if side.contiguous_inner:
+            place = p.add(p.mul(wide_outer, stride), wide_start)
+        else:
+            place = p.add(p.mul(wide_start, stride), wide_outer)
+        fragments.append(
+            p.insert(
+                wave.LoadGlobalFragmentOp(
+                    p.offset(side.pointer, place),
+                    side.stride,
+                    problem.fragment(side.role),
+                    problem.alignment if side.contiguous_inner else element_bytes,
+                    outer_limit=p.sub(side.outer_limit, outer),
+                    inner_limit=limit,
+                    transposed=not side.contiguous_inner,
+                )
+            )
+        )
+    return fragments
