@@ -154,6 +154,10 @@ def build(instruction: Instruction, operation: VectorOp, fields: Operands, mode:
             stores.append(vector_store(fields.destination, result, fields.destination_half))
             writes |= vector_set(fields.destination, count)
             keeps |= vector_set(fields.destination, count)
+    if instruction.name in ("V_MAD_U64_U32", "V_MAD_I64_I32") and op.is_vgpr(fields.sources[2]):
+        # Compilers leave the high half of the addend undefined where only the low result counts.
+        high = 1 << (fields.sources[2] + 1)
+        reads, keeps = reads & ~high, keeps | high
     call = _call(operation, fetches, fields, kind, mode, instruction)
     modified = modifiers.result_modifier(kind, fields.clamp, fields.omod, mode) is not None
     run = _run(operation, call, stores, fields, fetches if not modified else [])
@@ -164,6 +168,9 @@ def _check_rounding(instruction: Instruction, operation: VectorOp, mode: Mode) -
     kinds = {*operation.sources, *operation.results}
     if ("f32" in kinds and mode.round32) or (kinds & {"f16", "f64"} and mode.round64):
         raise unsupported(instruction, "rounding other than to nearest even (MODE)")
+
+
+WIDE_MULTIPLY_ADD = ("V_MAD_U64_U32", "V_MAD_I64_I32")
 
 
 def source_fetches(
@@ -180,7 +187,9 @@ def source_fetches(
             continue
         source = fields.sources[position]
         fetch = op.source_fetch(source, kind, instruction.literal, fields.halves[position])
-        reads |= op.source_registers(source, kind)
+        # Compilers use the wide multiply-add for 32-bit results, with any high half of the addend.
+        is_addend = instruction.name.startswith(WIDE_MULTIPLY_ADD) and position == 2
+        reads |= op.source_registers(source, "u32" if is_addend else kind)
         if fields.select is not None and position == 0:
             fetch = fields.select.wrap(fetch)
         if kind in op.FLOAT_KINDS or kind in modifiers.SIGN_KINDS:
