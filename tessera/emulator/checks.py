@@ -115,6 +115,7 @@ class Checks:
         alignment: int,
         what: str,
         mask: np.ndarray | None,
+        buffer: str,
     ) -> None:
         wrong = places & (alignment - 1) != 0
         if mask is not None:
@@ -131,6 +132,7 @@ class Checks:
             wave,
             lane,
             address,
+            buffer,
         )
 
     def _undefined(
@@ -157,7 +159,7 @@ class Checks:
         """Check `size` bytes at `positions` of a mapped buffer."""
         if size > 1:
             start = positions + buffer.base
-            self._align(instruction, g, start, min(size, 4) & -min(size, 4), "address", mask)
+            self._align(instruction, g, start, min(size, 4), "address", mask, buffer.name)
         if buffer.defined is None:
             return
         if write:
@@ -189,7 +191,7 @@ class Checks:
     ) -> None:
         """Check `size` bytes at `positions` of the batch's scratch storage."""
         if size > 1:
-            self._align(instruction, g, positions, min(size, 4) & -min(size, 4), "scratch", mask)
+            self._align(instruction, g, positions, min(size, 4), "scratch", mask, "scratch")
         if write:
             _mark(self.scratch_defined, positions, size, mask)
             return
@@ -212,7 +214,7 @@ class Checks:
         mask: np.ndarray | None,
     ) -> None:
         """Check alignment, definedness and races of `size` bytes at `positions` of the LDS."""
-        self._align(instruction, g, positions, LDS_ALIGNMENT[size], "LDS byte", mask)
+        self._align(instruction, g, positions, LDS_ALIGNMENT[size], "LDS byte", mask, "LDS")
         atomic = write and "LOAD" not in instruction.name and "STORE_" not in instruction.name
         if not write or atomic:
             found = self._undefined(self.lds_defined, positions, size, mask)

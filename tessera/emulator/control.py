@@ -96,7 +96,7 @@ def translate_sopp(instruction: Instruction, mode: Mode) -> Step:
             instruction, _mode_setter(15 << shift, constant << shift, after), control="jump"
         )
     if name in ("S_TRAP", "S_SETHALT"):
-        return Step(instruction, _trap(instruction, constant), control="jump")
+        return Step(instruction, _trap(instruction), control="jump")
     if name == "S_SENDMSG" and constant & 0xFF in (MESSAGE_DEALLOCATE_VGPRS, MESSAGE_INTERRUPT):
         return Step(instruction, lambda g: None)
     raise unsupported(instruction)
@@ -133,10 +133,10 @@ def _branch(instruction: Instruction) -> Step:
     return Step(instruction, run, reads, control="jump", target=target)  # type: ignore[arg-type]
 
 
-def _trap(instruction: Instruction, constant: int) -> Callable[[WaveGroup], None]:
+def _trap(instruction: Instruction) -> Callable[[WaveGroup], None]:
     def run(g: WaveGroup) -> None:
         raise TrapError(
-            f"{g.batch.faults.kernel}: {instruction.name} {constant} at pc "
+            f"{g.batch.faults.kernel}: trap: {instruction.text} at pc "
             f"{instruction.pc - g.batch.faults.entry:#x}"
         )
 

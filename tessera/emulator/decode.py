@@ -14,6 +14,9 @@ from tessera.emulator.errors import UnsupportedInstructionError
 
 MUBUF_ENCODING = 0b111000
 LONGEST_INSTRUCTION_BYTES = 12
+DPP8_SOURCES = (233, 234)
+# Where SRC0 starts in the formats that may have a DPP8 word behind them.
+FIRST_SOURCE_BIT = {"VOP1": 0, "VOP2": 0, "VOPC": 0, "VOP3": 32, "VOP3SD": 32, "VOP3P": 32}
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def decode(code: bytes, pc: int) -> Instruction:
     if len(data) < 4:
         raise UnsupportedInstructionError(f"the program runs past its end at pc {pc:#x}")
     encoded = _encoded(data.ljust(LONGEST_INSTRUCTION_BYTES, b"\0"), pc)
+    encoded = _with_dpp8(encoded, data)
     size = encoded.size()
     if len(data) < size:
         raise UnsupportedInstructionError(f"truncated instruction at pc {pc:#x}: {data.hex()}")
@@ -74,6 +78,18 @@ def decode(code: bytes, pc: int) -> Instruction:
         f"{encoded.opx.name}::{encoded.opy.name}" if kind == "VOPD" else plain_name(encoded.op.name)
     )
     return Instruction(pc, size, name, kind, encoded, int.from_bytes(data[:size], "little"))
+
+
+def _with_dpp8(encoded: Any, data: bytes) -> Any:
+    """The same instruction with its DPP8 word, which tinygrad's decoder does not look for."""
+    from tinygrad.runtime.autogen.amd.rdna3 import ins
+
+    kind = type(encoded).__name__
+    first = FIRST_SOURCE_BIT.get(kind)
+    if first is None or encoded._raw >> first & 0x1FF not in DPP8_SOURCES:
+        return encoded
+    variant = getattr(ins, f"{kind}_DPP8", None)
+    return encoded if variant is None else variant.from_bytes(data)
 
 
 @lru_cache(maxsize=65536)

@@ -94,7 +94,7 @@ def _dimensions(what: str, value: int | Sequence[int]) -> Dimensions:
     if not 1 <= len(values) <= 3 or not all(isinstance(v, int | np.integer) for v in values):
         raise LaunchArgumentError(f"{what} {value!r} is not one to three integers")
     numbers = [int(v) for v in values] + [1] * (3 - len(values))
-    if min(numbers) < (1 if what == "block" else 0) or max(numbers) >= 1 << 31:
+    if min(numbers) < 1 or max(numbers) >= 1 << 31:
         raise LaunchArgumentError(f"{what} {value!r} has a size out of range")
     return numbers[0], numbers[1], numbers[2]
 

@@ -254,7 +254,7 @@ def _counter_step(instruction: Instruction, name: str) -> Step:
     sign = 1 if name == "APPEND" else -1
 
     def run(g: WaveGroup) -> None:
-        base = (np.broadcast_to(g.sgpr[M0], (g.count,)) >> np.uint32(16)).astype(np.int64)
+        base = (np.broadcast_to(g.sgpr[M0], (g.count,)) & np.uint32(0xFFFF)).astype(np.int64)
         active = g.active()
         returned = np.zeros((g.count, LANES), np.uint32)
         for wave in range(g.count):

@@ -82,8 +82,7 @@ def constant_bits(source: int, kind: str, literal: int, high: bool = False) -> i
     """The bits of an inline or literal constant for an operand of `kind`; None for a register.
 
     Integers are sign-extended to the operand's width; float constants take the operand's own
-    format, f32 for integer operands of 32 bits and more, f16 for 16 bits and the low half of
-    packed f16. A literal of a 64-bit float is its high word.
+    format by width, f16 in the low half of packed f16. A literal of a 64-bit float is its high word.
     """
     width = width_of(kind)
     mask = (1 << width) - 1
@@ -106,7 +105,7 @@ def constant_bits(source: int, kind: str, literal: int, high: bool = False) -> i
 
 def _float_constant(source: int, kind: str, width: int) -> int:
     half = width == 16 or kind in ("pk_f16", "pk_bf16")
-    size = 16 if half else 64 if kind == "f64" else 32
+    size = 16 if half else width
     if source == 248:
         return INVERSE_TWO_PI[size]
     dtype = {16: np.float16, 32: np.float32, 64: np.float64}[size]
@@ -128,6 +127,8 @@ def constant_array(bits: int, kind: str) -> np.ndarray:
 def vector_fetch(register: int, kind: str, high: bool = False) -> Fetch:
     """Fetch v[`register`] (and the next for wide kinds) as [waves, 32]; `high`: upper half."""
     width = width_of(kind)
+    if kind == "b128":
+        return lambda g: tuple(g.u32[register + i] for i in range(4))  # type: ignore[return-value]
     if kind == "f32":
         return lambda g: g.f32[register]
     if kind == "i32":

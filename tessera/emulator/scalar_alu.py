@@ -12,7 +12,7 @@ import numpy as np
 
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
-from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT
+from tessera.emulator.registers import EXEC_HI, EXEC_LO, M0, NULL, SCC_BIT
 from tessera.emulator.semantics import SCALAR_OPS, ScalarOp
 from tessera.emulator.state import WaveGroup
 from tessera.emulator.step import Mode, Run, Step, unsupported
@@ -132,14 +132,18 @@ Writer = Callable[[WaveGroup, np.ndarray], None]
 def scalar_writer(register: int, width: int) -> Writer:
     """A function that writes [waves] or [1] values of 16, 32 or 64 bits to a scalar register.
 
-    A 16-bit result fills the low half and clears the high one.
+    A 16-bit result fills the low half and leaves the high one.
     """
     if width == 64:
         return lambda g, value: op.store_scalar_pair(g, register, value)
     if width == 16:
-        return lambda g, value: op.store_scalar(
-            g, register, value.view(np.uint16).astype(np.uint32)
-        )
+        high = np.uint32(0xFFFF0000)
+
+        def write_half(g: WaveGroup, value: np.ndarray) -> None:
+            low = value.view(np.uint16).astype(np.uint32)
+            op.store_scalar(g, register, g.sgpr[register] & high | low)
+
+        return write_half
     if register in (EXEC_LO, NULL):
         return lambda g, value: op.store_scalar(g, register, value)
 
@@ -156,9 +160,9 @@ def _exec_step(instruction: Instruction, source: int, destination: int) -> Step:
     if logic is None:
         raise unsupported(instruction)
     wide = bits == "B64"
-    fetch = op.scalar_fetch(source, "u32", instruction.literal)
     saves = kind == "SAVEEXEC"
-    zero = np.zeros(1, np.uint32)
+    kind_name = "u64" if wide else "u32"
+    fetch = op.scalar_fetch(source, kind_name, instruction.literal)
 
     def run(g: WaveGroup) -> None:
         old = g.sgpr[EXEC_LO]
@@ -166,13 +170,18 @@ def _exec_step(instruction: Instruction, source: int, destination: int) -> Step:
         g.set_exec(new)
         g.scc = new != 0
         op.store_scalar(g, destination, old if saves else new)
-        if wide and destination != NULL:
-            g.sgpr[destination + 1] = zero
 
-    kind_name = "u64" if wide else "u32"
-    reads = op.source_registers(source, kind_name) | 1 << EXEC_LO
-    writes = op.source_registers(destination, kind_name) | 1 << EXEC_LO | SCC_BIT
-    return Step(instruction, run, reads, writes)
+    def run_wide(g: WaveGroup) -> None:
+        old = op.join_words(g.sgpr[EXEC_LO], g.sgpr[EXEC_HI])
+        new = logic(fetch(g), old)
+        g.scc = new != 0
+        op.store_scalar_pair(g, EXEC_LO, new)
+        op.store_scalar_pair(g, destination, old if saves else new)
+
+    executed = op.source_registers(EXEC_LO, kind_name)
+    reads = op.source_registers(source, kind_name) | executed
+    writes = op.source_registers(destination, kind_name) | executed | SCC_BIT
+    return Step(instruction, run_wide if wide else run, reads, writes)
 
 
 ALL_SGPRS = (1 << 106) - 1
@@ -183,30 +192,44 @@ def _relative_step(instruction: Instruction, source: int, destination: int) -> S
     name = instruction.name
     fetch = op.scalar_fetch(source, "u32", instruction.literal)
     pair = name.endswith("B64")
-    if name not in ("S_MOVRELS_B32", "S_MOVRELS_B64", "S_MOVRELD_B32", "S_MOVRELD_B64"):
-        raise unsupported(instruction)
+    both = name == "S_MOVRELSD_2_B32"
     is_source = "MOVRELS" in name
+    every = np.uint32(1023)
 
     def run(g: WaveGroup) -> None:
-        offsets = np.broadcast_to(g.sgpr[M0], (g.count,)).astype(np.int64)
+        m0 = np.broadcast_to(g.sgpr[M0], (g.count,))
+        offsets = (m0 & every if both else m0).astype(np.int64)
         for word in range(2 if pair else 1):
-            if is_source:
-                table = np.stack([np.broadcast_to(r, (g.count,)) for r in g.sgpr[:106]])
-                chosen = np.minimum(source + word + offsets, 105)
-                op.store_scalar(g, destination + word, table[chosen, np.arange(g.count)])
-                continue
             value = fetch(g) if word == 0 else op.scalar_fetch(source + 1, "u32", 0)(g)
-            for offset in np.unique(offsets):
-                register = destination + word + int(offset)
-                if register < 106:
-                    old = np.broadcast_to(g.sgpr[register], (g.count,))
-                    g.sgpr[register] = np.where(offsets == offset, value, old)
+            if is_source:
+                value = _relative_read(g, source + word + offsets)
+            if is_source and not both:
+                op.store_scalar(g, destination + word, value)
+                continue
+            moves = (m0 >> np.uint32(16) & every).astype(np.int64) if both else offsets
+            _relative_write(g, destination + word, moves, value)
 
+    if both:
+        return Step(instruction, run, 1 << M0, ALL_SGPRS, ALL_SGPRS)
     writes = op.source_registers(destination, "u64" if pair else "u32")
     if is_source:
         return Step(instruction, run, 1 << M0, writes, ALL_SGPRS)
     reads = op.source_registers(source, "u64" if pair else "u32") | 1 << M0
     return Step(instruction, run, reads, ALL_SGPRS, ALL_SGPRS)
+
+
+def _relative_read(g: WaveGroup, registers: np.ndarray) -> np.ndarray:
+    """The scalar register that each wave's number in int64 [waves] names."""
+    table = np.stack([np.broadcast_to(r, (g.count,)) for r in g.sgpr[:106]])
+    return table[np.minimum(registers, 105), np.arange(g.count)]
+
+
+def _relative_write(g: WaveGroup, first: int, offsets: np.ndarray, value: np.ndarray) -> None:
+    for offset in np.unique(offsets):
+        register = first + int(offset)
+        if register < 106:
+            old = np.broadcast_to(g.sgpr[register], (g.count,))
+            g.sgpr[register] = np.where(offsets == offset, value, old)
 
 
 def translate_sopk(instruction: Instruction, mode: Mode) -> Step:

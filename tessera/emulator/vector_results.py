@@ -20,7 +20,9 @@ Store = Callable[[WaveGroup, np.ndarray, "np.ndarray | None"], None]
 
 def vector_store(register: int, kind: str, high: bool = False) -> Store:
     """Store a value of `kind` to v[`register`] (and the next one for 64 bits)."""
-    width, dtype = width_of(kind), dtype_of(kind) if kind != "b128" else None
+    if kind == "b128":
+        return _quad_store(register)
+    width, dtype = width_of(kind), dtype_of(kind)
     if width == 16:
         return _half_store(register, int(high))
     if width == 64:
@@ -79,6 +81,14 @@ def _double_store(register: int) -> Store:
             np.copyto(g.u32[register + 1], high, where=mask)
 
     return store_double
+
+
+def _quad_store(register: int) -> Store:
+    def store_quad(g: WaveGroup, value: np.ndarray, mask: np.ndarray | None) -> None:
+        for i, word in enumerate(value):
+            np.copyto(g.u32[register + i], word, where=True if mask is None else mask)
+
+    return store_quad
 
 
 def mask_store(register: int) -> Store:
