@@ -15,7 +15,7 @@ from tessera.frontend.tracer import Tracer
 
 GELU_FORMS = {"none": "gelu", "tanh": "gelu_tanh"}
 CAUSAL_VALUES = {False: "none", True: "bottom_right", **{mode: mode for mode in CAUSAL_MODES}}
-GEMM_SCHEDULE = ("mt", "nt", "waves_m", "waves_n", "block_k")
+GEMM_SCHEDULE = ("mt", "nt", "waves_m", "waves_n", "block_k", "group_m", "split_k")
 ATTENTION_SCHEDULE = ("waves", "queries_per_wave", "keys_per_step")
 
 
@@ -31,7 +31,7 @@ def matmul(
 
     a and b are f16 or bf16, the same for both; under `transpose_a` a is [k, m], under `transpose_b`
     b is [n, k]. c is f32, or f16 or bf16 when `out_dtype` asks for it. `schedule` fixes some of
-    mt, nt, waves_m, waves_n, block_k instead of what is chosen from the sizes.
+    mt, nt, waves_m, waves_n, block_k, group_m, split_k instead of what is chosen from the sizes.
     Raises ShapeError, DtypeError or OptionError that name the operand and what it is.
     """
     operands = _tensors("matmul", a=a, b=b)

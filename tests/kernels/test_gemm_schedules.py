@@ -1,0 +1,91 @@
+"""Every matmul schedule that is offered: one answer from all of them, and what their loops cost."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from kernel_runs import DTYPES, check_matmul, run_matmul
+
+import tessera
+from tessera import testing
+from tessera.kernels.schedules import GEMM_SCHEDULES
+
+SIZES = [17, 64, 129, 250]
+
+
+def integers(shape, dtype, seed):
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(DTYPES[dtype])
+
+
+# Software pipelining goes wrong for some tile sizes only: all must give the same exact sums.
+@pytest.mark.parametrize("name", GEMM_SCHEDULES)
+@pytest.mark.parametrize("size", SIZES)
+def test_b65_schedules_agree(executor, size, name):
+    a, b = integers((size, size), "f16", 1), integers((size, size), "f16", 2)
+    expected = a.astype(np.int64) @ b.astype(np.int64)
+    schedule = asdict(GEMM_SCHEDULES[name])
+    first = run_matmul(executor, a, b, schedule=schedule).copy()
+    testing.check(first, expected, 0.0 * expected, f"c of {name}")
+    assert run_matmul(executor, a, b, schedule=schedule).tobytes() == first.tobytes()
+
+
+@pytest.mark.parametrize("transposes", [(False, True), (True, False), (True, True)], ids=str)
+@pytest.mark.parametrize("name", GEMM_SCHEDULES)
+def test_schedules_agree_on_other_layouts(executor, name, transposes):
+    size = 72
+    options = dict(zip(("transpose_a", "transpose_b"), transposes))
+    a, b = integers((size, size), "bf16", 1), integers((size, size), "bf16", 2)
+    c = run_matmul(executor, a, b, schedule=asdict(GEMM_SCHEDULES[name]), **options)
+    check_matmul(c, a, b, **options)
+
+
+@pytest.mark.parametrize("group_m", [1, 2, 3])
+def test_bands_of_workgroups_cover_every_tile(executor, group_m):
+    a, b = integers((160, 48), "f16", 3), integers((48, 96), "f16", 4)
+    schedule = asdict(replace(GEMM_SCHEDULES["32x32"], group_m=group_m))
+    c = run_matmul(executor, a, b, schedule=schedule)
+    np.testing.assert_array_equal(c, a.astype(np.int64) @ b.astype(np.int64))
+
+
+@pytest.mark.parametrize("split_k", [2, 3, 7])
+@pytest.mark.parametrize("k", [0, 17, 64, 129, 250])
+def test_split_k_sums_up_every_part_once(executor, k, split_k):
+    a, b = integers((33, k), "f16", 5), integers((k, 40), "f16", 6)
+    schedule = asdict(replace(GEMM_SCHEDULES["32x32"], split_k=split_k))
+    c = run_matmul(executor, a, b, schedule=schedule)
+    np.testing.assert_array_equal(c, a.astype(np.int64) @ b.astype(np.int64))
+    assert len(tessera.runtime.last_launch().kernels) == 2
+
+
+# Instructions beside the matrix core cost issue slots of the same SIMD: cycles = 34 WMMA + VALU
+# + 3 LDS. Whole tiles only, so that what is counted is what large matrices do.
+@pytest.mark.parametrize(
+    "transposes, vector, lds",
+    [((False, True), 1.5, 1.25), ((False, False), 2.2, 1.75), ((True, True), 2.2, 1.75)],
+    ids=str,
+)
+def test_the_main_loop_leaves_the_issue_slots_to_the_matrix_core(transposes, vector, lds):
+    counts = loop_counts(GEMM_SCHEDULES["128x128"], transposes)
+    assert counts["valu"] <= vector, counts
+    assert counts["lds"] <= lds, counts
+
+
+def loop_counts(schedule, transposes, **options):
+    """Instructions of each class per matrix instruction of one K slice, by the dynamic count."""
+    reports = []
+    for slices in (4, 6):
+        k = slices * schedule.block_k
+        shapes = [(schedule.tile_m, k), (k, schedule.tile_n)]
+        a, b = (
+            np.zeros(shape[::-1] if is_transposed else shape, np.float16)
+            for shape, is_transposed in zip(shapes, transposes)
+        )
+        run_matmul(
+            "emulator", a, b, schedule=asdict(schedule),
+            transpose_a=transposes[0], transpose_b=transposes[1], **options,
+        )  # fmt: skip
+        (report,) = tessera.runtime.last_launch().reports
+        reports.append(report.by_class)
+    fewer, more = reports
+    matrix = more["wmma"] - fewer["wmma"]
+    return {name: (more[name] - fewer.get(name, 0)) / matrix for name in more}
