@@ -3,7 +3,7 @@
     python benchmarks/run.py [--check] [--repeat 3] [--json FILE] [CASE ...]
 
 Every figure is the best of the repeats: on a shared machine the least disturbed run says most.
-They are times of this CPU. Nothing here measures a GPU.
+The compile cache is off. They are times of this CPU. Nothing here measures a GPU.
 """
 
 from __future__ import annotations
@@ -57,7 +57,12 @@ def parse_arguments() -> argparse.Namespace:
 
 def best_figures(case: str, repeat: int) -> dict[str, float]:
     """The smallest value of each figure over `repeat` fresh processes on one thread."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+        "TESSERA_CACHE": "off",
+    }
     runs = []
     for _ in range(repeat):
         done = subprocess.run(

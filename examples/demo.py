@@ -5,10 +5,16 @@ Run it with `make demo`. No GPU is needed: the emulator executes the machine cod
 
 from __future__ import annotations
 
+import os
+import re
+import textwrap
 import time
 from collections import Counter
 
 import numpy as np
+
+# Off, so that the compile time below is that of compiling. The cache is read when first needed.
+os.environ["TESSERA_CACHE"] = "off"
 
 import tessera
 from tessera import ops, reference, testing
@@ -22,8 +28,8 @@ LEVELS = {
     "llvm": "LLVM IR",
     "asm": "machine code as text",
 }
-LINES_SHOWN = 5
-WIDTH = 110
+LINES_SHOWN = 4
+WIDTH = 100
 CLASSES = {
     "matrix (WMMA)": ("v_wmma",),
     "local memory (LDS)": ("ds_",),
@@ -72,23 +78,29 @@ def main() -> None:
     print("  docs/attention.md      what the attention kernel computes, and how")
 
 
+# What to show of each level: from the first line that holds one of these.
+TELLING = {
+    "graph": "tessera.flash_attn",
+    "tile": "tile.flash_attn",
+    "target": "tessera_rocm.mfma",
+    "kernel": "wave.mma",
+    "llvm": " call <8 x float> @llvm.amdgcn.wmma",
+    "asm": "v_wmma",
+}
+TYPES = re.compile(r" : (?:\(tensor|!wave).*$")
+
+
 def show(level: str, meaning: str, text: str) -> None:
-    """Print the lines of one level that say most: those in its middle, at most WIDTH wide."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    start = most_telling(lines)
-    print(f"\n[{level}] {meaning}: {len(lines)} lines")
-    for line in lines[start : start + LINES_SHOWN]:
-        shown = line.expandtabs(2).rstrip()
-        print("  " + (shown if len(shown) <= WIDTH else shown[: WIDTH - 3] + "..."))
-
-
-def most_telling(lines: list[str]) -> int:
-    """Where to start showing a level: just before its first matrix operation, else its first."""
-    for mark in ("v_wmma", "llvm.amdgcn.wmma", "wave.mma", "flash_attn"):
-        for index, line in enumerate(lines):
-            if mark in line and "declare" not in line:
-                return max(0, index - 1)
-    return 0
+    """Print a few telling lines of one level, without the types behind them."""
+    lines = [line for line in text.splitlines() if line.strip(" {}")]
+    start = next((i for i, line in enumerate(lines) if TELLING[level] in line), 0)
+    print(f"\n[{level}] {meaning}: {len(lines)} lines, among them")
+    shown = lines[start : start + LINES_SHOWN]
+    if level == "target":
+        shown = [line for line in lines if "tessera_rocm." in line]
+    for line in shown:
+        line = TYPES.sub("", line).strip().expandtabs(1)
+        print(textwrap.fill(line, WIDTH, initial_indent="  ", subsequent_indent="      "))
 
 
 def show_resources(artifact, compiled_in: float) -> None:

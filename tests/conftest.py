@@ -1,10 +1,29 @@
-"""Settings of the whole suite: skipped tests are summed up by their reason, not listed."""
+"""Settings of the whole suite: a compile cache of its own, skipped tests summed up by reason."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections import Counter
 
 import pytest
+
+CACHE_SWITCH = "TESSERA_CACHE_DIR"
+_own_cache = ""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Compile into a folder of this run, which its worker processes inherit and share."""
+    global _own_cache
+    if CACHE_SWITCH not in os.environ:
+        _own_cache = os.environ[CACHE_SWITCH] = tempfile.mkdtemp(prefix="tessera-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Remove that folder, in the process that made it."""
+    if _own_cache:
+        shutil.rmtree(_own_cache, ignore_errors=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
