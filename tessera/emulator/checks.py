@@ -1,8 +1,7 @@
 """Executed accesses to findings: uninitialised reads, missing waits, misalignment, races, barriers.
 
 One `Checks` belongs to one batch of waves. What it keeps per byte of LDS: the last writer, the last
-reader and the barrier epoch of both; per register: whether it was ever written, and which loads are
-outstanding. Registers are tracked per wave group: "written" means in some lane of some wave.
+reader and the barrier epoch of both. Registers are the business of `register_checks`.
 """
 
 from __future__ import annotations
@@ -12,10 +11,9 @@ import numpy as np
 from tessera.emulator.decode import Instruction
 from tessera.emulator.faults import first_lane
 from tessera.emulator.memory import Buffer
+from tessera.emulator.register_checks import RegisterChecks
 from tessera.emulator.registers import (
     LANES,
-    members,
-    name_of,
 )
 from tessera.emulator.state import Batch, WaveGroup
 from tessera.emulator.step import Step
@@ -23,9 +21,7 @@ from tessera.emulator.step import Step
 # Addresses in global memory and scratch must be multiples of the access's size up to a dword; the
 # LDS wants the whole size up to 8 bytes, and 16 for 16 bytes (12 bytes: a dword).
 LDS_ALIGNMENT = {1: 1, 2: 2, 4: 4, 8: 8, 12: 4, 16: 16}
-COUNTER_NAMES = {"vm": "vmcnt", "vs": "vscnt", "lgkm": "lgkmcnt"}
 NOBODY, SEVERAL = -1, -2
-FLAG_OUT_OF_ORDER = 1 << 1024
 
 
 class Checks:
@@ -41,69 +37,20 @@ class Checks:
         self.lds_write_epoch = np.full(size, -1, np.int32)
         self.lds_reader = np.full(size, NOBODY, np.int32)
         self.lds_read_epoch = np.full(size, -1, np.int32)
-        self.scratch_defined = np.zeros(len(batch.scratch.bytes), bool)
-
-    # Registers and wait counters -------------------------------------------------------------
+        self.registers = RegisterChecks(batch)
+        self.scratch_defined = self.registers.scratch_defined
 
     def before(self, step: Step, g: WaveGroup) -> None:
         """Check a step's registers, then note what it writes and what it has outstanding."""
-        if step.wait is not None:
-            step.wait(g)
-            return
-        if g.pending:
-            self._check_pending(step, g)
-        missing = step.reads & ~g.written
-        if missing:
-            names = ", ".join(name_of(r) for r in members(missing)[:4])
-            g.written |= missing
-            self.batch.faults.report(
-                "uninitialized",
-                step.instruction,
-                f"read of {names}, which no instruction has written",
-                g,
-                0,
-            )
-        g.written |= step.writes
-        if step.counter:
-            for counter in step.counter.split("+"):
-                entry = step.returns | (0 if step.in_order else FLAG_OUT_OF_ORDER)
-                g.pending.setdefault(counter, []).append(entry)
+        self.registers.before(step, g)
 
-    def _check_pending(self, step: Step, g: WaveGroup) -> None:
-        for counter, entries in g.pending.items():
-            touched = step.reads | step.writes
-            if counter in step.counter.split("+") and step.in_order:
-                # Loads of one kind return in order, so the later one may target the same register.
-                touched = step.reads
-            for entry in entries:
-                hit = entry & touched & ~FLAG_OUT_OF_ORDER
-                if not hit:
-                    continue
-                name = name_of(members(hit)[0])
-                use = "read" if hit & step.reads else "overwritten"
-                g.pending = {}
-                self.batch.faults.report(
-                    "missing_wait",
-                    step.instruction,
-                    f"{name} is {use} while its load is outstanding; an s_waitcnt "
-                    f"{COUNTER_NAMES[counter]} is missing",
-                    g,
-                    0,
-                )
-                return
+    def after(self, step: Step, g: WaveGroup) -> None:
+        """Note the lanes that a step has written."""
+        self.registers.after(step, g)
 
     def wait(self, g: WaveGroup, counter: str, limit: int) -> None:
-        """All but the youngest `limit` accesses of a counter are complete.
-
-        Scalar loads return in any order, so only a wait for 0 completes them.
-        """
-        entries = g.pending[counter]
-        if limit == 0:
-            del g.pending[counter]
-            return
-        done = max(0, len(entries) - limit)
-        kept = [entry for entry in entries[:done] if entry & FLAG_OUT_OF_ORDER]
-        g.pending[counter] = kept + entries[done:]
+        """All but the youngest `limit` accesses of a counter are complete."""
+        self.registers.wait(g, counter, limit)
 
     # Memory ----------------------------------------------------------------------------------
 
@@ -192,17 +139,8 @@ class Checks:
         """Check `size` bytes at `positions` of the batch's scratch storage."""
         if size > 1:
             self._align(instruction, g, positions, min(size, 4), "scratch", mask, "scratch")
-        if write:
-            _mark(self.scratch_defined, positions, size, mask)
-            return
-        found = self._undefined(self.scratch_defined, positions, size, mask)
-        if found is not None:
-            wave, lane = found
-            byte = int(positions[wave, lane]) % max(1, self.batch.scratch_stride)
-            message = f"load of {size} bytes at scratch byte {byte}, never written"
-            self.batch.faults.report(
-                "uninitialized", instruction, message, g, wave, lane, byte, "scratch"
-            )
+        # What is defined in scratch follows the registers: compilers spill undefined values.
+        self.registers.scratch = (positions, size, mask)
 
     def lds_access(
         self,

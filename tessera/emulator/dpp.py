@@ -73,7 +73,9 @@ def lane_select(instruction: Instruction, source: int, base: int) -> LaneSelect:
         lanes = np.array([(lane & ~7) + groups[lane & 7] for lane in range(LANES)])
         every = np.ones(LANES, bool)
         inactive = source == DPP8_FETCH_INACTIVE_SOURCE
-        return LaneSelect(vgpr, lanes, every, every, inactive, False, (False, False), (False, False))
+        return LaneSelect(
+            vgpr, lanes, every, every, inactive, False, (False, False), (False, False)
+        )
     lanes, exists = _dpp16_lanes(instruction, instruction.field(base + 16, base + 8))
     bank, row = instruction.field(base + 27, base + 24), instruction.field(base + 31, base + 28)
     numbers = np.arange(LANES)

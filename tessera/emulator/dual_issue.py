@@ -12,7 +12,7 @@ from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
 from tessera.emulator.registers import FIRST_VGPR, SCALAR_REGISTERS, members
 from tessera.emulator.state import WaveGroup
-from tessera.emulator.step import Mode, Step
+from tessera.emulator.step import Mode, Run, Step
 from tessera.emulator.vector_alu import Operands, build, operation_of, value_kinds
 
 
@@ -47,7 +47,19 @@ def translate_vopd(instruction: Instruction, mode: Mode) -> Step:
         first(g)
         second(g)
 
-    return Step(instruction, run, x.reads | y.reads, x.writes | y.writes, x.keeps | y.keeps)
+    return _joined(instruction, run, x, y)
+
+
+def _joined(instruction: Instruction, run: Run, x: Step, y: Step) -> Step:
+    return Step(
+        instruction,
+        run,
+        x.reads | y.reads,
+        x.writes | y.writes,
+        x.keeps | y.keeps,
+        unchecked=(x.unchecked & ~y.reads) | (y.unchecked & ~x.reads) | (x.unchecked & y.unchecked),
+        copies=x.copies + y.copies,
+    )
 
 
 def _half(
@@ -78,4 +90,4 @@ def _exchanged(instruction: Instruction, x: Step, y: Step) -> Step:
         y.run(g)
         row[...] = result
 
-    return Step(instruction, run, x.reads | y.reads, x.writes | y.writes, x.keeps | y.keeps)
+    return _joined(instruction, run, x, y)

@@ -211,8 +211,18 @@ def store_step(
     def run(g: WaveGroup) -> None:
         port.store(g, addresses(g), fetch(g), kind.size, g.mask)
 
-    reads |= vector_set(data, kind.registers)
-    return Step(instruction, run, reads, 0, 1 << EXEC_LO, counter=counter)
+    stored = vector_set(data, kind.registers)
+    return Step(
+        instruction,
+        run,
+        reads | stored,
+        0,
+        1 << EXEC_LO,
+        counter=counter,
+        # LDS and scratch may be filled with values that nobody will use.
+        unchecked=0 if instruction.format in ("GLOBAL", "FLAT") else stored & ~reads,
+        data=stored,
+    )
 
 
 def stored_values(register: int, kind: AccessKind) -> Callable[[WaveGroup], list[np.ndarray]]:

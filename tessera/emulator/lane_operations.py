@@ -61,6 +61,7 @@ def _scalar_step(instruction: Instruction, value: op.Fetch, reads: int, destinat
         lambda g: op.store_scalar(g, destination, value(g)),
         reads,
         op.source_registers(destination, "u32"),
+        unchecked=reads,
     )
 
 
@@ -77,7 +78,7 @@ def write_lane(instruction: Instruction, mode: Mode) -> Step:
 
     reads = op.source_registers(value_source, "u32") | op.source_registers(lane_source, "u32")
     written = vector_set(register)
-    return Step(instruction, run, reads, written, written)
+    return Step(instruction, run, reads, written, written, ignores_exec=True)
 
 
 def permute_lanes(instruction: Instruction, mode: Mode) -> Step:
@@ -113,7 +114,8 @@ def permute_lanes(instruction: Instruction, mode: Mode) -> Step:
     for source in (low_source, high_source):
         reads |= op.source_registers(source, "u32")
     written = vector_set(destination)
-    return Step(instruction, run, reads, written, written | 1 << EXEC_LO)
+    keeps = written | 1 << EXEC_LO
+    return Step(instruction, run, reads, written, keeps, unchecked=vector_set(register))
 
 
 def swap(instruction: Instruction, mode: Mode) -> Step:
@@ -138,7 +140,7 @@ def swap(instruction: Instruction, mode: Mode) -> Step:
         np.copyto(two, kept, where=where)
 
     both = vector_set(first) | vector_set(second)
-    return Step(instruction, run, both, both, 1 << EXEC_LO)
+    return Step(instruction, run, both, both, 1 << EXEC_LO, unchecked=both)
 
 
 def no_operation(instruction: Instruction, mode: Mode) -> Step:
@@ -178,7 +180,7 @@ def move_relative(instruction: Instruction, mode: Mode) -> Step:
         return number
 
     scalars = op.source_registers(source, "u32") | 1 << M0 | 1 << EXEC_LO
-    return Step(instruction, run, scalars, ALL_VGPRS, ALL_VGPRS)
+    return Step(instruction, run, scalars, ALL_VGPRS, ALL_VGPRS, unchecked=ALL_VGPRS)
 
 
 def _source_and_destination(instruction: Instruction) -> tuple[int, int]:

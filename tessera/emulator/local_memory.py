@@ -168,6 +168,8 @@ def _combined(instruction: Instruction, parts: list[Step]) -> Step:
         first.keeps | second.keeps,
         counter="lgkm",
         returns=first.returns | second.returns,
+        unchecked=first.unchecked | second.unchecked,
+        data=first.data | second.data,
     )
 
 
@@ -215,6 +217,7 @@ def _lane_move(instruction: Instruction, name: str) -> Step:
         written | 1 << EXEC_LO,
         counter="lgkm",
         returns=written,
+        unchecked=reads,
     )
 
 

@@ -122,6 +122,8 @@ class Machine:
                 raise
             except Exception as error:
                 raise _internal(step, error) from error
+            if checks is not None:
+                checks.after(step, g)
 
     def _trace(self, g: WaveGroup, step: Step) -> None:
         if self.trace is not None and (g.index is None or g.index[0] == 0):

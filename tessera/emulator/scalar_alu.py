@@ -12,7 +12,7 @@ import numpy as np
 
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
-from tessera.emulator.registers import EXEC_HI, EXEC_LO, M0, NULL, SCC_BIT
+from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT
 from tessera.emulator.semantics import SCALAR_OPS, ScalarOp
 from tessera.emulator.state import WaveGroup
 from tessera.emulator.step import Mode, Run, Step, unsupported
@@ -172,15 +172,15 @@ def _exec_step(instruction: Instruction, source: int, destination: int) -> Step:
         op.store_scalar(g, destination, old if saves else new)
 
     def run_wide(g: WaveGroup) -> None:
-        old = op.join_words(g.sgpr[EXEC_LO], g.sgpr[EXEC_HI])
+        # The upper half of EXEC does not exist in wave32: it reads as 0 and keeps nothing.
+        old = g.sgpr[EXEC_LO].astype(np.uint64)
         new = logic(fetch(g), old)
         g.scc = new != 0
-        op.store_scalar_pair(g, EXEC_LO, new)
+        g.set_exec(new.astype(np.uint32))
         op.store_scalar_pair(g, destination, old if saves else new)
 
-    executed = op.source_registers(EXEC_LO, kind_name)
-    reads = op.source_registers(source, kind_name) | executed
-    writes = op.source_registers(destination, kind_name) | executed | SCC_BIT
+    reads = op.source_registers(source, kind_name) | 1 << EXEC_LO
+    writes = op.source_registers(destination, kind_name) | 1 << EXEC_LO | SCC_BIT
     return Step(instruction, run_wide if wide else run, reads, writes)
 
 

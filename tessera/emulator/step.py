@@ -22,8 +22,10 @@ class Step:
     `reads` and `writes` are register sets; `keeps` are registers written in part (masked lanes or
     one half): they must hold their old value, but are not read. `counter` is the wait counter that
     the instruction raises ("vm", "vs", "lgkm"; several joined by "+"), `returns` the registers that
-    arrive later. `next_pc` is set for instructions that end a block: a function of the group that
-    gives the next pc, as an integer, or int64 [waves] where waves diverge.
+    arrive later. For the sanitizers: `unchecked` are registers whose lanes may be without a value,
+    `data` those that a store takes its values from, `copies` pairs of vector registers (written, read)
+    that a move connects, `ignores_exec` says that all lanes are written. With `control` set the step
+    ends a block: "jump" (`run` gives the next pc, an integer or int64 [waves]), "barrier" or "end".
     """
 
     instruction: Instruction
@@ -36,6 +38,10 @@ class Step:
     in_order: bool = True
     wait: Callable[[WaveGroup], None] | None = None
     control: str = ""
+    unchecked: int = 0
+    data: int = 0
+    copies: tuple[tuple[int, int], ...] = ()
+    ignores_exec: bool = False
     target: int | None = None
 
 

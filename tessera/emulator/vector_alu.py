@@ -154,14 +154,31 @@ def build(instruction: Instruction, operation: VectorOp, fields: Operands, mode:
             stores.append(vector_store(fields.destination, result, fields.destination_half))
             writes |= vector_set(fields.destination, count)
             keeps |= vector_set(fields.destination, count)
-    if instruction.name in ("V_MAD_U64_U32", "V_MAD_I64_I32") and op.is_vgpr(fields.sources[2]):
-        # Compilers leave the high half of the addend undefined where only the low result counts.
-        high = 1 << (fields.sources[2] + 1)
-        reads, keeps = reads & ~high, keeps | high
     call = _call(operation, fetches, fields, kind, mode, instruction)
     modified = modifiers.result_modifier(kind, fields.clamp, fields.omod, mode) is not None
     run = _run(operation, call, stores, fields, fetches if not modified else [])
-    return Step(instruction, run, reads, writes, keeps | 1 << EXEC_LO)
+    unchecked, copies = _passed_on(instruction, fields, reads)
+    return Step(
+        instruction,
+        run,
+        reads,
+        writes,
+        keeps | 1 << EXEC_LO,
+        unchecked=unchecked,
+        copies=copies,
+    )
+
+
+def _passed_on(
+    instruction: Instruction, fields: Operands, reads: int
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """What a move, a select or DPP reads without the lanes having to be defined, and moves' pairs."""
+    if fields.select is not None or "V_CNDMASK" in instruction.name:
+        return reads, ()
+    if instruction.name in ("V_MOV_B32", "V_MOV_B16"):
+        source = fields.sources[0]
+        return reads, ((fields.destination, source - FIRST_VGPR),) if op.is_vgpr(source) else ()
+    return 0, ()
 
 
 def _check_rounding(instruction: Instruction, operation: VectorOp, mode: Mode) -> None:

@@ -217,4 +217,5 @@ def _wmma(instruction: Instruction) -> Step:
         file[destination : destination + 8] = result
 
     written = vector_set(destination, 8)
-    return Step(instruction, run, reads, written, written if is_half else 0)
+    keeps = written if is_half else 0
+    return Step(instruction, run, reads, written, keeps, ignores_exec=True)

@@ -1,0 +1,179 @@
+"""Executed steps to findings about registers: never written, or used while a load is outstanding.
+
+Scalar registers are tracked per wave group, vector registers per lane. A lane that was off when a
+register was first written has no value. Copies (moves, selects, spills to scratch) pass that on
+without a finding, as compilers copy values that are defined only where they matter; arithmetic and
+addresses made of them are reported.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tessera.emulator.faults import first_lane
+from tessera.emulator.registers import FIRST_VGPR, LANES, members, name_of
+from tessera.emulator.state import Batch, WaveGroup
+from tessera.emulator.step import Step
+
+COUNTER_NAMES = {"vm": "vmcnt", "vs": "vscnt", "lgkm": "lgkmcnt"}
+FLAG_OUT_OF_ORDER = 1 << 1024
+SCALARS = (1 << FIRST_VGPR) - 1
+
+
+class RegisterChecks:
+    """What is known of the registers of one batch of waves."""
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        # Lanes with a value, bool [registers, waves, 32]; registers in `complete` have all of them.
+        self.defined = np.zeros((batch.vgprs, batch.waves, LANES), bool)
+        self.complete = 0
+        self.scratch_defined = np.zeros(len(batch.scratch.bytes), bool)
+        # The scratch bytes of the access that is being executed: (positions, size, mask).
+        self.scratch: tuple[np.ndarray, int, np.ndarray | None] | None = None
+        self.defined[0] = True
+
+    def before(self, step: Step, g: WaveGroup) -> None:
+        """Check a step's registers, then note what it writes and what it has outstanding."""
+        if step.wait is not None:
+            step.wait(g)
+            return
+        if g.pending:
+            self._check_pending(step, g)
+        missing = step.reads & ~g.written
+        if missing:
+            self._report_unwritten(step, g, missing)
+        partial = step.reads & ~step.unchecked & ~self.complete & ~SCALARS & ~missing
+        if partial:
+            self._check_lanes(step, g, partial)
+        g.written |= step.writes
+        if step.counter:
+            for counter in step.counter.split("+"):
+                entry = step.returns | (0 if step.in_order else FLAG_OUT_OF_ORDER)
+                g.pending.setdefault(counter, []).append(entry)
+
+    def _report_unwritten(self, step: Step, g: WaveGroup, missing: int) -> None:
+        names = ", ".join(name_of(r) for r in members(missing)[:4])
+        g.written |= missing
+        message = f"read of {names}, which no instruction has written"
+        self.batch.faults.report("uninitialized", step.instruction, message, g, 0)
+
+    def _check_lanes(self, step: Step, g: WaveGroup, registers: int) -> None:
+        for register in members(registers):
+            lanes = self._lanes(g, register - FIRST_VGPR)
+            if lanes is None:
+                continue
+            if lanes.all():
+                if g.index is None:
+                    self.complete |= 1 << register
+                continue
+            bad = ~lanes if g.mask is None else g.mask & ~lanes
+            if bad.any():
+                wave, lane = first_lane(bad)
+                message = f"read of {name_of(register)} in a lane that never wrote it"
+                self._mark(g, register - FIRST_VGPR, None, True)
+                self.batch.faults.report("uninitialized", step.instruction, message, g, wave, lane)
+
+    def _lanes(self, g: WaveGroup, number: int) -> np.ndarray | None:
+        if number >= len(self.defined):
+            return None
+        rows = self.defined[number]
+        return rows if g.index is None else rows[g.index]
+
+    def _mark(
+        self, g: WaveGroup, number: int, mask: np.ndarray | None, value: np.ndarray | bool
+    ) -> None:
+        """Set which lanes of a register have a value, under a lane mask (None: all lanes)."""
+        if number >= len(self.defined):
+            return
+        rows = self.defined[number]
+        if g.index is None:
+            np.copyto(rows, value, where=True if mask is None else mask)
+            return
+        new = rows[g.index]
+        np.copyto(new, value, where=True if mask is None else mask)
+        rows[g.index] = new
+
+    def after(self, step: Step, g: WaveGroup) -> None:
+        """Note the lanes that a step has written, and what a copy or spill has passed on."""
+        if self.scratch is not None:
+            self._pass_scratch(step, g)
+            return
+        copies = dict(step.copies)
+        for register in members(step.writes & ~SCALARS):
+            number = register - FIRST_VGPR
+            source = copies.get(number)
+            mask = None if step.ignores_exec else g.mask
+            if source is not None and not self.complete >> (FIRST_VGPR + source) & 1:
+                lanes = self._lanes(g, source)
+                if lanes is not None and not lanes.all():
+                    self.complete &= ~(1 << register)
+                    self._mark(g, number, mask, lanes)
+                    continue
+            if self.complete >> register & 1:
+                continue
+            self._mark(g, number, mask, True)
+            if g.index is None and mask is None:
+                self.complete |= 1 << register
+
+    def _pass_scratch(self, step: Step, g: WaveGroup) -> None:
+        """Spilled lanes keep what is known of them: per register word of the access."""
+        assert self.scratch is not None
+        positions, size, mask = self.scratch
+        self.scratch = None
+        loaded = members(step.returns)
+        stored = [r for r in members(step.data) if r >= FIRST_VGPR]
+        for word, register in enumerate(loaded or stored):
+            first, count = 4 * word, min(4, size - 4 * word)
+            number = register - FIRST_VGPR
+            if loaded:
+                lanes = np.ones(positions.shape, bool)
+                for byte in range(first, first + count):
+                    lanes &= self.scratch_defined[positions + byte]
+                if not lanes.all():
+                    self.complete &= ~(1 << register)
+                self._mark(g, number, mask, lanes)
+                continue
+            lanes = self._lanes(g, number)
+            if lanes is None:
+                continue
+            where = positions if mask is None else positions[mask]
+            known = lanes if mask is None else lanes[mask]
+            for byte in range(first, first + count):
+                self.scratch_defined[where + byte] = known
+
+    def _check_pending(self, step: Step, g: WaveGroup) -> None:
+        for counter, entries in g.pending.items():
+            touched = step.reads | step.writes
+            if counter in step.counter.split("+") and step.in_order:
+                # Loads of one kind return in order, so the later one may target the same register.
+                touched = step.reads
+            for entry in entries:
+                hit = entry & touched & ~FLAG_OUT_OF_ORDER
+                if not hit:
+                    continue
+                name = name_of(members(hit)[0])
+                use = "read" if hit & step.reads else "overwritten"
+                g.pending = {}
+                self.batch.faults.report(
+                    "missing_wait",
+                    step.instruction,
+                    f"{name} is {use} while its load is outstanding; an s_waitcnt "
+                    f"{COUNTER_NAMES[counter]} is missing",
+                    g,
+                    0,
+                )
+                return
+
+    def wait(self, g: WaveGroup, counter: str, limit: int) -> None:
+        """All but the youngest `limit` accesses of a counter are complete.
+
+        Scalar loads return in any order, so only a wait for 0 completes them.
+        """
+        entries = g.pending[counter]
+        if limit == 0:
+            del g.pending[counter]
+            return
+        done = max(0, len(entries) - limit)
+        kept = [entry for entry in entries[:done] if entry & FLAG_OUT_OF_ORDER]
+        g.pending[counter] = kept + entries[done:]
