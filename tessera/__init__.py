@@ -6,6 +6,7 @@ Every public name is loaded on first use, so that `import tessera` costs nothing
 from __future__ import annotations
 
 from importlib import import_module
+from time import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from tessera.runtime.loading import load
 
 __version__ = "0.1.0"
+
+IMPORTED_AT = time()
+"""When this process began to load the package, in seconds since the epoch."""
 
 _NAMES = {
     "Artifact": "tessera.artifact",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from tessera import __version__, env
 from tessera.artifact import Artifact
 from tessera.errors import CompileError, OptionError, TesseraError, supported
 from tessera.options import CompileOptions
-from tessera.plan import EMPTY_PLAN, plan_of
+from tessera.plan import EMPTY_PLAN, Plan, plan_of
 from tessera.targets import Target
 
 if TYPE_CHECKING:
@@ -46,36 +46,59 @@ MODULE_LEVELS = LEVELS[: LEVELS.index("llvm")]
 def compile_module(
     module: ModuleOp, target: Target, options: CompileOptions | Mapping[str, object] | None = None
 ) -> Artifact:
-    """Compile a module of level graph, tile, target or kernel for one chip.
+    """Compile a module of level graph, tile, target or kernel for one chip, through the cache.
 
     The module itself is not changed. Raises OptionError for an unknown option, the passes' own
     errors, and CompileError for what LLVM or the linker refuse.
     """
-    from tessera.codegen.llvm_text import print_llvm
+    from tessera.runtime import cache
+    from tessera.runtime.cache_key import CacheKey
 
     chosen = CompileOptions.of(options)
     source = module.clone()
-    lowered = lower_module(source, "kernel", target, chosen)
-    plan = plan_of(lowered)
-    text = print_llvm(lowered, target)
 
     def levels(level: str) -> str:
-        if level in MODULE_LEVELS:
-            return str(lower_module(source, level, target, chosen)) + "\n"
-        return _llvm_level(text, target, chosen, level)
+        return level_text(source, level, target, chosen)
 
     def relaxed() -> Artifact:
         return compile_module(source, target, replace(chosen, alignment=1))
 
+    used = versions()
+    key = CacheKey.of(str(source), target.chip, chosen.to_dict(), used)
+    entry = cache.lookup(key)
+    if entry is None:
+        files, plan = _compile(source, target, chosen)
+        cache.store(key, files, plan.to_dict())
+        hsaco = files[cache.CODE_OBJECT]
+    else:
+        hsaco, plan = entry.hsaco, Plan.from_dict(entry.plan)
     return Artifact.of(
         target.chip,
-        _code_object(text, target, chosen),
+        hsaco,
         plan,
         options=chosen.to_dict(),
-        versions=versions(),
+        versions=used,
         levels=levels,
         relaxed=relaxed,
     )
+
+
+def _compile(
+    source: ModuleOp, target: Target, options: CompileOptions
+) -> tuple[dict[str, bytes], Plan]:
+    """One file per stage, and the launch plan."""
+    from tessera.codegen.llvm_text import print_llvm
+
+    files: dict[str, bytes] = {}
+
+    def keep(level: str, module: ModuleOp) -> None:
+        files[f"{level}.mlir"] = f"{module}\n".encode()
+
+    lowered = lower_module(source, "kernel", target, options, keep)
+    text = print_llvm(lowered, target)
+    files["llvm.ll"] = text.encode()
+    files["kernels.hsaco"] = _code_object(text, target, options)
+    return files, plan_of(lowered)
 
 
 def level_text(
@@ -155,8 +178,16 @@ def parse_module(text: str, name: str = "<module>") -> ModuleOp:
     return module
 
 
-def lower_module(module: ModuleOp, level: str, target: Target, options: CompileOptions) -> ModuleOp:
+def lower_module(
+    module: ModuleOp,
+    level: str,
+    target: Target,
+    options: CompileOptions,
+    on_level: Callable[[str, ModuleOp], None] | None = None,
+) -> ModuleOp:
     """A copy of the module, lowered to `level` (graph to kernel).
+
+    `on_level` is shown the module at each level from where it started.
 
     Raises CompileError when the module already stands beyond that level.
     """
@@ -180,6 +211,8 @@ def lower_module(module: ModuleOp, level: str, target: Target, options: CompileO
             raise CompileError(f"level {stage.level}: {error}") from error
         if stage.level == "target" and options.alignment is not None:
             _limit_alignment(lowered, options.alignment)
+        if on_level is not None and LEVELS.index(stage.level) >= LEVELS.index(start):
+            on_level(stage.level, lowered)
     return lowered
 
 

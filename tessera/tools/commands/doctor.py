@@ -125,4 +125,10 @@ def _cache() -> Finding:
             return Finding("cache", "absent", "turned off by TESSERA_CACHE")
     except TesseraError as error:
         return Finding("cache", "absent", str(error))
-    return Finding("cache", "ok", "on")
+    from tessera.runtime import cache
+
+    place = cache.folder()
+    existing = place if place.exists() else next(p for p in place.parents if p.exists())
+    if not os.access(existing, os.W_OK):
+        return Finding("cache", "absent", f"{place} cannot be written; set TESSERA_CACHE_DIR")
+    return Finding("cache", "ok", str(place))
