@@ -99,13 +99,21 @@ def run_attention(
     schedule: dict[str, int] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """(o, lse) of attention of arrays or guarded buffers [batch, heads, seq, head_dim]."""
+    operands = [as_guarded(x) for x in (q, k, v)]
+    arrays = [operand.array for operand in operands]
+    artifact = attention_function(causal, scale, frozen(schedule)).lower(*arrays)
+    return launch_attention(artifact, executor, *operands)
+
+
+def launch_attention(
+    artifact: Any, executor: str, q: Any, k: Any, v: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """(o, lse) of an attention artifact on arrays or guarded buffers."""
     operands = tuple(as_guarded(x) for x in (q, k, v))
     batch, heads, seq_q, _ = operands[0].array.shape
     head_dim_v = operands[2].array.shape[3]
     o = testing.guarded_empty((batch, heads, seq_q, head_dim_v), operands[0].array.dtype)
     lse = testing.guarded_empty((batch, heads, seq_q), np.float32)
-    arrays = [operand.array for operand in operands]
-    artifact = attention_function(causal, scale, frozen(schedule)).lower(*arrays)
     launch(artifact, operands, (o, lse), executor)
     return o.array, lse.array
 
