@@ -196,7 +196,7 @@ def test_out_for_a_view_is_refused():
     [
         (np.zeros((2, 2, 2), np.float32), ShapeError, r"'x' is f32\[2, 2, 2\], expected f32\[\?"),
         (np.zeros((2, 2), np.float16), DtypeError, "'x' has dtype f16, expected f32"),
-        (np.zeros((2, 2), np.int32), DtypeError, "element type int32; supported: f16"),
+        (np.zeros((2, 2), np.int64), DtypeError, "element type int64; supported: f16"),
         (np.zeros((2, 4), np.float32)[:, ::2], LaunchError, "rows must be contiguous"),
         (np.zeros((4, 2), np.float32)[::-1], LaunchError, "negative strides"),
         ([[1.0]], LaunchError, "builtins.list; supported: numpy.ndarray"),
