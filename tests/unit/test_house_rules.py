@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
 # A dialect stays one file however many operations it declares: one name gives one place to look.
-LONGER_FILES = {"tessera/dialects/wave.py": 650}
+LONGER_FILES = {"tessera/dialects/wave.py": 800, "tessera/dialects/rocm.py": 500}
 
 FOLDERS = ("tessera", "examples", "benchmarks", "tests")
 FILES = sorted(
