@@ -38,6 +38,7 @@ FOREIGN_CHIPS = {
 }
 LARGEST_IMAGE_BYTES = 1 << 28
 DESCRIPTOR_BYTES = 64
+LARGEST_LDS_BYTES, LARGEST_SCRATCH_BYTES, LARGEST_KERNARG_BYTES = 1 << 16, 1 << 18, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class KernelDescription:
     lds_bytes: int
     scratch_bytes: int
     vgprs: int
+    allocated_vgprs: int
     sgprs: int
     max_block: int
     required_block: tuple[int, ...] | None
@@ -242,12 +244,13 @@ def _kernel(
         entry=start,
         descriptor_address=address,
         arguments=tuple(_argument(a, i) for i, a in enumerate(entry.get(".args") or [])),
-        kernarg_bytes=max(kernarg, int(entry.get(".kernarg_segment_size", 0))),
-        lds_bytes=max(lds, int(entry.get(".group_segment_fixed_size", 0))),
-        scratch_bytes=max(scratch, int(entry.get(".private_segment_fixed_size", 0))),
-        # The descriptor's granule is 8 registers in wave32; it is what the hardware allocates by.
-        vgprs=max(int(entry.get(".vgpr_count", 0)), 1),
-        sgprs=int(entry.get(".sgpr_count", 0)),
+        kernarg_bytes=_checked(name, "kernarg size", kernarg, LARGEST_KERNARG_BYTES),
+        lds_bytes=_checked(name, "LDS size", lds, LARGEST_LDS_BYTES),
+        scratch_bytes=_checked(name, "scratch size", scratch, LARGEST_SCRATCH_BYTES),
+        # The descriptor counts in granules of 8 registers; it is what the hardware allocates.
+        vgprs=_checked(name, "vgpr_count", int(entry.get(".vgpr_count", 0)), 256),
+        allocated_vgprs=min(256, ((resource1 & 0x3F) + 1) * 8),
+        sgprs=_checked(name, "sgpr_count", int(entry.get(".sgpr_count", 0)), 128),
         max_block=int(entry.get(".max_flat_workgroup_size", 1024)),
         required_block=tuple(int(x) for x in required) if required else None,
         wave_size=wave_size,
@@ -255,6 +258,13 @@ def _kernel(
         resource2=resource2,
         properties=properties,
     )
+
+
+def _checked(name: str, what: str, value: int, most: int) -> int:
+    """A number of the metadata that must lie between 0 and `most`."""
+    if not 0 <= value <= most:
+        raise CodeObjectError(f"kernel {name!r}: {what} is {value}; at most {most}")
+    return value
 
 
 def _argument(entry: dict[str, Any], index: int) -> KernelArgument:

@@ -130,7 +130,7 @@ def _branch(instruction: Instruction) -> Step:
             return target
         return np.where(taken, target, after)
 
-    return Step(instruction, run, reads, control="jump", target=target)  # type: ignore[arg-type]
+    return Step(instruction, run, reads, control="jump", target=target)
 
 
 def _trap(instruction: Instruction) -> Callable[[WaveGroup], None]:
@@ -148,7 +148,7 @@ def _mode_setter(mask: int, bits: int, after: int) -> Callable[[WaveGroup], int]
         g.mode = g.mode & ~mask | bits & mask
         return after
 
-    return run  # type: ignore[return-value]
+    return run
 
 
 def translate_sopk(instruction: Instruction, mode: Mode) -> Step:
@@ -214,7 +214,7 @@ def _set_register(instruction: Instruction, constant: int) -> Step:
     mask = ((1 << count) - 1) << first
     if instruction.name == "S_SETREG_IMM32_B32":
         run = _mode_setter(mask, instruction.literal << first, after)
-        return Step(instruction, run, control="jump")  # type: ignore[arg-type]
+        return Step(instruction, run, control="jump")
     source = instruction.field(22, 16)
 
     def run_register(g: WaveGroup) -> int:
@@ -225,7 +225,7 @@ def _set_register(instruction: Instruction, constant: int) -> Step:
         return after
 
     reads = op.source_registers(source, "u32")
-    return Step(instruction, run_register, reads, control="jump")  # type: ignore[arg-type]
+    return Step(instruction, run_register, reads, control="jump")
 
 
 def translate_scalar_one(instruction: Instruction, mode: Mode) -> Step:
@@ -287,4 +287,4 @@ def _jump(instruction: Instruction) -> Step:
 
     reads = 0 if fetch is None else op.source_registers(source, "u64")
     writes = 0 if name == "S_SETPC_B64" else register_set(destination, 2)
-    return Step(instruction, run, reads, writes, control="jump", target=target)  # type: ignore[arg-type]
+    return Step(instruction, run, reads, writes, control="jump", target=target)

@@ -98,6 +98,7 @@ def _encoded(data: bytes, pc: int) -> Any:
     from tinygrad.runtime.autogen.amd.rdna3 import ins
 
     word = int.from_bytes(data[:4], "little")
+    encoded: Any
     try:
         if word >> 26 == MUBUF_ENCODING:
             encoded = ins.MUBUF.from_bytes(data)

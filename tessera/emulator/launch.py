@@ -47,6 +47,7 @@ USER_SGPR_KINDS = (
     (5, "flat scratch", 2),
     (6, "private segment size", 1),
 )
+MOST_SCRATCH_BYTES = 1 << 28
 Dimensions = tuple[int, int, int]
 
 
@@ -177,7 +178,9 @@ class Launch:
             block.count = 0
         total = self.grid[0] * self.grid[1] * self.grid[2]
         waves_each = -(-(self.block[0] * self.block[1] * self.block[2]) // LANES)
-        step = max(1, RESIDENT_WAVES // waves_each)
+        scratch_per_wave = max(1, self.kernel.scratch_bytes * LANES)
+        resident = min(RESIDENT_WAVES, MOST_SCRATCH_BYTES // scratch_per_wave)
+        step = max(1, resident // waves_each)
         executed = 0
         try:
             for first in range(0, total, step):
@@ -195,7 +198,7 @@ class Launch:
 
     def _batch(self, workgroups: np.ndarray, waves_each: int, sanitize: bool) -> Batch:
         kernel, count = self.kernel, len(workgroups)
-        batch = Batch(count * waves_each, -(-kernel.vgprs // 8) * 8)
+        batch = Batch(count * waves_each, kernel.allocated_vgprs)
         batch.memory, batch.faults = self.memory, self.faults
         batch.code_base = self.code.base
         stride = -(-self.lds_bytes // LDS_GRANULE) * LDS_GRANULE

@@ -1,8 +1,8 @@
 """DS instructions to steps: LDS loads, stores and atomics, and moves between lanes.
 
 Fields (RDNA 3.5 ISA guide, section 12): OFFSET0 7..0, OFFSET1 15..8, ADDR 39..32, DATA0 47..40,
-DATA1 55..48, VDST 63..56. One-address forms use a 16-bit offset, two-address forms two 8-bit ones in
-elements, or in 64 elements.
+DATA1 55..48, VDST 63..56. One-address forms use a 16-bit offset, two-address forms two 8-bit ones
+in elements, or in 64 elements.
 """
 
 from __future__ import annotations

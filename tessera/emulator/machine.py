@@ -102,11 +102,11 @@ class Machine:
             return False
         after = last.run(g)
         if last.control == "barrier":
-            return self._barrier(g, last, after)  # type: ignore[arg-type]
+            return self._barrier(g, last, after)
         if isinstance(after, int):
             g.pc = after
             return True
-        self._split(g, after)  # type: ignore[arg-type]
+        self._split(g, after)
         return False
 
     def _run_checked(self, g: WaveGroup, block: Block) -> None:

@@ -154,4 +154,4 @@ def _raw_bytes(address: int, size: int) -> np.ndarray:
     if size == 0:
         return np.zeros(0, np.uint8)
     pointer = (ctypes.c_uint8 * size).from_address(address)
-    return np.frombuffer(pointer, np.uint8)
+    return np.ctypeslib.as_array(pointer)

@@ -8,6 +8,7 @@ All decisions fall when the instruction is translated, none when it runs.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from tessera.emulator.memory import PRIVATE_APERTURE, SHARED_APERTURE
 from tessera.emulator.registers import EXEC_LO, FIRST_VGPR, NULL, VCC_LO
 from tessera.emulator.state import WaveGroup
 
-Fetch = Callable[[WaveGroup], np.ndarray]
+# An array; four of them for the kind b128.
+Fetch = Callable[[WaveGroup], Any]
 LITERAL = 255
 SCC_SOURCE = 253
 FLOAT_CONSTANTS = {
@@ -82,7 +84,8 @@ def constant_bits(source: int, kind: str, literal: int, high: bool = False) -> i
     """The bits of an inline or literal constant for an operand of `kind`; None for a register.
 
     Integers are sign-extended to the operand's width; float constants take the operand's own
-    format by width, f16 in the low half of packed f16. A literal of a 64-bit float is its high word.
+    format by width, f16 in the low half of packed f16. A literal of a 64-bit float is its high
+    word.
     """
     width = width_of(kind)
     mask = (1 << width) - 1
@@ -128,7 +131,7 @@ def vector_fetch(register: int, kind: str, high: bool = False) -> Fetch:
     """Fetch v[`register`] (and the next for wide kinds) as [waves, 32]; `high`: upper half."""
     width = width_of(kind)
     if kind == "b128":
-        return lambda g: tuple(g.u32[register + i] for i in range(4))  # type: ignore[return-value]
+        return lambda g: tuple(g.u32[register + i] for i in range(4))
     if kind == "f32":
         return lambda g: g.f32[register]
     if kind == "i32":

@@ -12,7 +12,8 @@ from functools import lru_cache
 from tessera.emulator.control import ENDS, branch_target, ends_block
 from tessera.emulator.decode import Instruction, decode
 from tessera.emulator.errors import UnsupportedInstructionError
-from tessera.emulator.step import Mode, Run, Step
+from tessera.emulator.registers import FIRST_VGPR
+from tessera.emulator.step import Mode, Run, Step, unsupported
 from tessera.emulator.translate import translate
 
 
@@ -35,8 +36,10 @@ class Block:
 class Program:
     """One kernel's code; shared by all launches of the code object."""
 
-    def __init__(self, code: bytes, ranges: tuple[tuple[int, int], ...], entry: int) -> None:
-        self.code, self.ranges, self.entry = code, ranges, entry
+    def __init__(
+        self, code: bytes, ranges: tuple[tuple[int, int], ...], entry: int, vgprs: int
+    ) -> None:
+        self.code, self.ranges, self.entry, self.vgprs = code, ranges, entry, vgprs
         self.instructions: dict[int, Instruction] = {}
         self.leaders: set[int] = {entry}
         self.broken: dict[int, UnsupportedInstructionError] = {}
@@ -87,6 +90,13 @@ class Program:
             self.blocks[pc, mode_bits] = block
         return block
 
+    def _check_registers(self, step: Step) -> None:
+        """Refuse a register that the kernel's descriptor does not allocate."""
+        used = (step.reads | step.writes | step.keeps) >> FIRST_VGPR
+        if used >> self.vgprs and "MOVREL" not in step.instruction.name:
+            why = f"v{used.bit_length() - 1} is used, {self.vgprs} vector registers are allocated"
+            raise unsupported(step.instruction, why)
+
     def _make(self, start: int, mode: Mode) -> Block:
         steps: list[Step] = []
         last, error, pc = None, None, start
@@ -97,6 +107,7 @@ class Program:
                 break
             try:
                 step = translate(instruction, mode)
+                self._check_registers(step)
             except UnsupportedInstructionError as problem:
                 error = problem
                 break
@@ -126,6 +137,8 @@ class Program:
 
 
 @lru_cache(maxsize=64)
-def program_of(image: bytes, ranges: tuple[tuple[int, int], ...], entry: int) -> Program:
+def program_of(
+    image: bytes, ranges: tuple[tuple[int, int], ...], entry: int, vgprs: int
+) -> Program:
     """The program whose code starts at `entry` of a loaded image, cached."""
-    return Program(image, ranges, entry)
+    return Program(image, ranges, entry, vgprs)

@@ -92,6 +92,12 @@ class WaveGroup:
         "written",
     )
 
+    # Arrays that are absent until they are loaded: only loaded registers are ever touched.
+    sgpr: list[Any]
+    u32: list[Any]
+    f32: list[Any]
+    i32: list[Any]
+
     def __init__(self, batch: Batch, index: np.ndarray | None, pc: int, mode: int) -> None:
         self.batch, self.index, self.pc, self.mode = batch, index, pc, mode
         self.masks: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -111,13 +117,13 @@ class WaveGroup:
         else:
             self.count = len(index)
             self.file = np.empty((batch.vgprs, self.count, LANES), np.uint32)
-            self.sgpr = [None] * SCALAR_REGISTERS  # type: ignore[list-item]
+            self.sgpr = [None] * SCALAR_REGISTERS
             self.scc = _take(batch.scc, index)
             self.loaded = SCC_BIT
             self.workgroup, self.number = batch.workgroup[index], batch.number[index]
             self.lds_base = batch.lds_base[index][:, None]
             empty = [None] * batch.vgprs
-            self.u32, self.f32, self.i32 = list(empty), list(empty), list(empty)  # type: ignore[assignment]
+            self.u32, self.f32, self.i32 = list(empty), list(empty), list(empty)
             self.load(0b11 << EXEC_LO)
         self.whole = index is None
         self._set_mask(self.sgpr[EXEC_LO])
@@ -155,13 +161,15 @@ class WaveGroup:
         missing = registers & ~self.loaded
         self.loaded |= missing
         index, batch = self.index, self.batch
+        if index is None:
+            return
         for register in members(missing):
             if register < SCALAR_REGISTERS:
                 self.sgpr[register] = _take(batch.sgpr[register], index)
             elif register >= FIRST_VGPR and register - FIRST_VGPR < batch.vgprs:
                 number = register - FIRST_VGPR
                 row = self.file[number]
-                np.take(batch.file[number], index, axis=0, out=row)  # type: ignore[arg-type]
+                np.take(batch.file[number], index, axis=0, out=row)
                 self.u32[number] = row
                 self.f32[number] = row.view(np.float32)
                 self.i32[number] = row.view(np.int32)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from tessera.emulator.decode import Instruction
 from tessera.emulator.errors import UnsupportedInstructionError
 from tessera.emulator.state import WaveGroup
 
-Run = Callable[[WaveGroup], None]
+Run = Callable[[WaveGroup], Any]
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,10 @@ class Step:
     one half): they must hold their old value, but are not read. `counter` is the wait counter that
     the instruction raises ("vm", "vs", "lgkm"; several joined by "+"), `returns` the registers that
     arrive later. For the sanitizers: `unchecked` are registers whose lanes may be without a value,
-    `data` those that a store takes its values from, `copies` pairs of vector registers (written, read)
-    that a move connects, `ignores_exec` says that all lanes are written. With `control` set the step
-    ends a block: "jump" (`run` gives the next pc, an integer or int64 [waves]), "barrier" or "end".
+    `data` those that a store takes its values from, `copies` pairs of vector registers (written,
+    read) that a move connects, `ignores_exec` says that all lanes are written. With `control` set
+    the step ends a block: "jump" (`run` gives the next pc, an integer or int64 [waves]), "barrier"
+    or "end".
     """
 
     instruction: Instruction

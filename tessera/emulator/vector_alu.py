@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -172,7 +173,7 @@ def build(instruction: Instruction, operation: VectorOp, fields: Operands, mode:
 def _passed_on(
     instruction: Instruction, fields: Operands, reads: int
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """What a move, a select or DPP reads without the lanes having to be defined, and moves' pairs."""
+    """Registers whose lanes need no value (moves, selects, DPP), and the pairs of a move."""
     if fields.select is not None or "V_CNDMASK" in instruction.name:
         return reads, ()
     if instruction.name in ("V_MOV_B32", "V_MOV_B16"):
@@ -236,7 +237,7 @@ def _mask_fetch(register: int) -> op.Fetch:
     return lambda g: mask
 
 
-Call = Callable[[WaveGroup], "np.ndarray | tuple[np.ndarray, ...]"]
+Call = Callable[[WaveGroup], Any]
 
 
 def _call(
@@ -266,7 +267,7 @@ def _call(
         return call
     if len(operation.results) > 1:
         return lambda g: (lambda r: (modify(r[0]), *r[1:]))(call(g))
-    return lambda g: modify(call(g))  # type: ignore[arg-type]
+    return lambda g: modify(call(g))
 
 
 def _apply(function: Callable[..., np.ndarray], fetches: list[op.Fetch]) -> Call:
@@ -291,7 +292,7 @@ def _run(
         if len(stores) > 1:
             return lambda g: _store_all(g, stores, call(g), select.write_mask(g))
         (store,) = stores
-        return lambda g: store(g, call(g), select.write_mask(g))  # type: ignore[arg-type]
+        return lambda g: store(g, call(g), select.write_mask(g))
     if len(stores) > 1:
         return lambda g: _store_all(g, stores, call(g), g.mask)
     (store,) = stores
@@ -299,7 +300,7 @@ def _run(
     plain = not fields.clamp and 0 < len(fetches) <= 2
     if operation.ufunc is not None and plain and kind in ("f32", "u32", "i32", "b32"):
         return _ufunc_run(operation.ufunc, fetches, kind, fields.destination, call, store)
-    return lambda g: store(g, call(g), g.mask)  # type: ignore[arg-type]
+    return lambda g: store(g, call(g), g.mask)
 
 
 def _store_all(
@@ -324,7 +325,7 @@ def _ufunc_run(
             if g.mask is None:
                 ufunc(first(g), getattr(g, name)[register])
             else:
-                store(g, call(g), g.mask)  # type: ignore[arg-type]
+                store(g, call(g), g.mask)
 
         return run_one
     first, second = fetches
@@ -333,6 +334,6 @@ def _ufunc_run(
         if g.mask is None:
             ufunc(first(g), second(g), getattr(g, name)[register])
         else:
-            store(g, call(g), g.mask)  # type: ignore[arg-type]
+            store(g, call(g), g.mask)
 
     return run_two
