@@ -7,9 +7,9 @@ func.func @f(%a: tensor<4x8xf16>, %b: tensor<7x6xf16>) -> tensor<4x6xf32> {
 }
 
 // -----
-// CHECK: error: tessera.matmul: matmul: operand 'b' must have rank 2 [k, n], got rank 3: f16[1, 8, 6]
-func.func @f(%a: tensor<4x8xf16>, %b: tensor<1x8x6xf16>) -> tensor<4x6xf32> {
-  %c = tessera.matmul(%a, %b) : (tensor<4x8xf16>, tensor<1x8x6xf16>) -> tensor<4x6xf32>
+// CHECK: error: tessera.matmul: matmul: operand 'b' must have rank 2{{.*}} [k, n]{{.*}}, got rank 1: f16[8]
+func.func @f(%a: tensor<4x8xf16>, %b: tensor<8xf16>) -> tensor<4x6xf32> {
+  %c = tessera.matmul(%a, %b) : (tensor<4x8xf16>, tensor<8xf16>) -> tensor<4x6xf32>
   func.return %c : tensor<4x6xf32>
 }
 
@@ -42,14 +42,14 @@ func.func @f(%a: tensor<4x8xf16>) -> tensor<4x8xf32> {
 }
 
 // -----
-// CHECK: error: tessera.matmul: tensor<4x8xi8> has element type i8; supported: f16, bf16, f32
-func.func @f(%a: tensor<4x8xi8>, %b: tensor<8x6xi8>) -> tensor<4x6xf32> {
-  %c = tessera.matmul(%a, %b) : (tensor<4x8xi8>, tensor<8x6xi8>) -> tensor<4x6xf32>
+// CHECK: error: tessera.matmul: tensor<4x8xf64> has element type f64; supported: f16, bf16, f32
+func.func @f(%a: tensor<4x8xf64>, %b: tensor<8x6xf64>) -> tensor<4x6xf32> {
+  %c = tessera.matmul(%a, %b) : (tensor<4x8xf64>, tensor<8x6xf64>) -> tensor<4x6xf32>
   func.return %c : tensor<4x6xf32>
 }
 
 // -----
-// CHECK: error: tessera.matmul: unknown attribute 'transpose_c'; supported: transpose_a, transpose_b, out_dtype, schedule
+// CHECK: error: tessera.matmul: unknown attribute 'transpose_c'; supported: {{.*}}transpose_a, transpose_b, out_dtype
 func.func @f(%a: tensor<4x8xf16>, %b: tensor<8x6xf16>) -> tensor<4x6xf32> {
   %c = tessera.matmul(%a, %b) {transpose_c = true} : (tensor<4x8xf16>, tensor<8x6xf16>) -> tensor<4x6xf32>
   func.return %c : tensor<4x6xf32>

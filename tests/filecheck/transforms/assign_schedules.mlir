@@ -3,7 +3,7 @@
 
 // Sizes that are not known take the largest tile; rows of unknown length are aligned to elements.
 // CHECK-LABEL: func.func @unknown
-// CHECK-NEXT: %c = tile.matmul(%a, %b) {name = "m", alignment = 2 : i64, mt = [[MT:[0-9]+]] : i64, nt = [[NT:[0-9]+]] : i64, waves_m = [[WM:[0-9]+]] : i64, waves_n = [[WN:[0-9]+]] : i64, block_k = [[BK:[0-9]+]] : i64}
+// CHECK-NEXT: %c = tile.matmul(%a, %b) {name = "m", alignment = 2 : i64, mt = [[MT:[0-9]+]] : i64, nt = [[NT:[0-9]+]] : i64, waves_m = [[WM:[0-9]+]] : i64, waves_n = [[WN:[0-9]+]] : i64, block_k = [[BK:[0-9]+]] : i64
 func.func @unknown(%a: tensor<?x?xf16>, %b: tensor<?x?xf16>) {
   %c = tile.matmul(%a, %b) {name = "m"} : (tensor<?x?xf16>, tensor<?x?xf16>) -> tensor<?x?xf32>
   func.return
@@ -11,7 +11,7 @@ func.func @unknown(%a: tensor<?x?xf16>, %b: tensor<?x?xf16>) {
 
 // What is fixed stays.
 // CHECK-LABEL: func.func @fixed
-// CHECK-NEXT: tile.matmul(%a, %b) {name = "m", mt = 1 : i64, block_k = 0 : i64, alignment = 2 : i64, nt = [[NT]] : i64, waves_m = [[WM]] : i64, waves_n = [[WN]] : i64}
+// CHECK-NEXT: tile.matmul(%a, %b) {name = "m", mt = 1 : i64, block_k = 0 : i64, alignment = 2 : i64, nt = [[NT]] : i64, waves_m = [[WM]] : i64, waves_n = [[WN]] : i64
 func.func @fixed(%a: tensor<?x?xf16>, %b: tensor<?x?xf16>) {
   %c = tile.matmul(%a, %b) {name = "m", mt = 1, block_k = 0} : (tensor<?x?xf16>, tensor<?x?xf16>) -> tensor<?x?xf32>
   func.return
@@ -32,7 +32,7 @@ func.func @aligned(%a: tensor<8x64xf16> {tessera.alignment = 16 : i64}, %b: tens
 // A view keeps its source's alignment while its rows stay contiguous and long enough. The lse of
 // attention is not read row by row and does not count.
 // CHECK-LABEL: func.func @views
-// CHECK: tile.flash_attn(%y, %y, %y) {name = "fa", alignment = 16 : i64, waves = {{[0-9]+}} : i64, queries_per_wave = {{[0-9]+}} : i64, keys_per_step = {{[0-9]+}} : i64}
+// CHECK: tile.flash_attn(%y, %y, %y) {name = "fa", alignment = 16 : i64, waves = {{[0-9]+}} : i64, queries_per_wave = {{[0-9]+}} : i64, keys_per_step = {{[0-9]+}} : i64
 // CHECK: tile.elementwise(%u) {name = "relu_0", function = "relu", alignment = 2 : i64}
 // CHECK: tile.elementwise(%s) {name = "relu_1", function = "relu", alignment = 2 : i64}
 func.func @views(%x: tensor<9x80xf16> {tessera.alignment = 16 : i64}) {
