@@ -141,7 +141,9 @@ class Launch:
         self.memory = AddressSpace()
         self.code = self.memory.map("code", code_object.image, writable=False)
         self.faults = FaultReporter(kernel.name, kernel.entry, raises)
-        self.program: Program = program_of(code_object.image, code_object.code_ranges, kernel.entry)
+        self.program: Program = program_of(
+            code_object.image, code_object.code_ranges, kernel.entry, kernel.allocated_vgprs
+        )
         self.lds_bytes = kernel.lds_bytes + dynamic_lds
         self.kernarg: Buffer | None = None
         self.packet: Buffer | None = None
