@@ -55,9 +55,7 @@ class RunLine(pytest.Item):
         """Run the pipe; a command that fails or a check that does not match fails the test."""
         text = ""
         for part in self.command.split(" | "):
-            program, *arguments = (
-                word.replace("%s", str(self.path)) for word in shlex.split(part)
-            )
+            program, *arguments = (word.replace("%s", str(self.path)) for word in shlex.split(part))
             if program == "filecheck":
                 check(arguments, text)
                 return
