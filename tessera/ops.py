@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from tessera.contracts import CAUSAL_MODES
+from tessera.contracts import BIAS_AXES, CAUSAL_MODES
 from tessera.errors import DtypeError, OptionError, ShapeError, supported
 from tessera.frontend.arguments import dtype_name
 from tessera.frontend.sizes import UnknownSize
@@ -26,19 +26,54 @@ def matmul(
     transpose_b: bool = False,
     out_dtype: Any = None,
     schedule: Mapping[str, int] | None = None,
+    *,
+    packed: str | tuple[str, str] | None = None,
+    inner_size: int | None = None,
+    alpha: float = 1.0,
+    addend: Tracer | None = None,
+    beta: float = 1.0,
+    bias: Tracer | None = None,
+    bias_axis: str = "column",
+    activation: str | None = None,
+    gate: Tracer | None = None,
+    residual: Tracer | None = None,
 ) -> Tracer:
-    """c [m, n] = a [m, k] @ b [k, n], summed in f32.
+    """c [m, n] = activation(alpha a b + beta addend + bias) * gate + residual.
 
-    a and b are f16 or bf16, the same for both; under `transpose_a` a is [k, m], under `transpose_b`
-    b is [n, k]. c is f32, or f16 or bf16 when `out_dtype` asks for it. `schedule` fixes some of
+    a [m, k] and b [k, n] are f16 or bf16, the same for both, summed in f32; or i8 or u8, each of
+    its own sign, summed exactly in i32, wrapping around at 2^32. Under `transpose_a` a is [k, m],
+    under `transpose_b` b is [n, k]. Either may have a batch axis in front, which broadcasts, and
+    then so has c. With `packed` ("i4", "u4", or one for each) a and b are u8 [m, k / 2] and
+    [n, k / 2] (transpose_b): two 4-bit integers in each byte, the first one in the low four bits;
+    an odd k is given as `inner_size`.
+
+    The rest is computed in f32 and rounded once: `addend`, `gate` and `residual` have c's shape,
+    `bias` one number per column of c, or per row with `bias_axis` "row"; any may be f16, bf16 or
+    f32. `activation` is relu, gelu (by erf), gelu_tanh or silu. c is f32 (i32 of integers), or what
+    `out_dtype` asks for. `schedule` fixes some of
     mt, nt, waves_m, waves_n, block_k, group_m, split_k instead of what is chosen from the sizes.
     Raises ShapeError, DtypeError or OptionError that name the operand and what it is.
     """
-    operands = _tensors("matmul", a=a, b=b)
+    extra = {"addend": addend, "bias": bias, "gate": gate, "residual": residual}
+    given = {name: value for name, value in extra.items() if value is not None}
+    operands = _tensors("matmul", a=a, b=b, **given)
+    if bias_axis not in BIAS_AXES:
+        raise OptionError(f"matmul: bias_axis = {bias_axis!r}; " + supported(BIAS_AXES))
+    packed_a, packed_b = packed if isinstance(packed, tuple) else (packed, packed)
+    scale = _number("matmul", "alpha", alpha)
     options = {
         "transpose_a": _flag("matmul", "transpose_a", transpose_a) or None,
         "transpose_b": _flag("matmul", "transpose_b", transpose_b) or None,
         "out_dtype": None if out_dtype is None else dtype_name(out_dtype),
+        "packed_a": packed_a,
+        "packed_b": packed_b,
+        "inner_size": inner_size,
+        "alpha": scale if scale != 1.0 else None,
+        "beta": None if addend is None else _number("matmul", "beta", beta),
+        "bias": None if bias is None else bias_axis,
+        "activation": activation,
+        "gate": True if gate is not None else None,
+        "residual": True if residual is not None else None,
         "schedule": _schedule("matmul", schedule, GEMM_SCHEDULE),
     }
     return operands[0].trace.tensor_op("matmul", operands, options)[0]

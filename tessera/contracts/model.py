@@ -11,6 +11,7 @@ FLOAT_DTYPES = ("f16", "bf16", "f32")
 BYTE_DTYPES = ("i8", "u8")
 PACKED_DTYPES = ("i4", "u4")
 """Numbers of four bits, two in each byte of a u8 tensor: the first one in the low four bits."""
+MATMUL_DTYPES = (*HALF_DTYPES, *BYTE_DTYPES)
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {"f16": 2, "bf16": 2, "f32": 4, "i8": 1, "u8": 1, "i32": 4}
 )

@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tessera.contracts.model import (
-    BYTE_DTYPES,
     FLOAT_DTYPES,
     HALF_DTYPES,
+    MATMUL_DTYPES,
     MAX_HEAD_DIM,
     OpContract,
     OperandContract,
     ResultContract,
 )
-
-MATMUL_DTYPES = (*HALF_DTYPES, *BYTE_DTYPES)
 
 CONTRACTS: Mapping[str, OpContract] = MappingProxyType(
     {

@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
     FloatAttr,
-    IntegerAttr,
     StringAttr,
     i64,
 )
@@ -27,26 +26,27 @@ from xdsl.traits import Pure
 
 from tessera.contracts import CAUSAL_MODES, ELEMENTWISE_FUNCTIONS, FLOAT_DTYPES
 from tessera.dialects.attributes import check_choice
+from tessera.dialects.matmul_options import MatmulOptions
 from tessera.dialects.tensor_op import TensorOp
 from tessera.dialects.tensors import spec_of
 from tessera.dialects.views import verify_view
 
 
 @irdl_op_definition
-class MatmulOp(TensorOp):
+class MatmulOp(TensorOp, MatmulOptions):
     """c[m, n] = sum over k of a[m, k] b[k, n], accumulated in f32 and rounded to `out_dtype`.
 
-    Under `transpose_a` the first operand is [k, m], under `transpose_b` the second [n, k].
+    Bytes are summed in i32. `MatmulOptions` tells how operands are stored, and the epilogue.
     `schedule` fixes schedule attributes of the tile op by name; the others are chosen later.
     """
 
     name = "tessera.matmul"
     CONTRACT: ClassVar[str] = "matmul"
-    transpose_a = opt_attr_def(IntegerAttr)
-    transpose_b = opt_attr_def(IntegerAttr)
-    out_dtype = opt_attr_def(StringAttr)
     schedule = opt_attr_def(DictionaryAttr)
     traits = traits_def(Pure())
+
+    def verify_options(self) -> None:
+        self.verify_matmul_options()
 
 
 @irdl_op_definition

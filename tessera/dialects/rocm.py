@@ -33,9 +33,11 @@ from xdsl.utils.exceptions import VerifyException
 from tessera.contracts import (
     CAUSAL_MODES,
     CONTRACTS,
+    DTYPE_BYTES,
     ELEMENTWISE_FUNCTIONS,
     FLOAT_DTYPES,
     HALF_DTYPES,
+    MATMUL_DTYPES,
     MAX_HEAD_DIM,
     Binding,
 )
@@ -47,6 +49,7 @@ from tessera.dialects.attributes import (
     options_of,
     to_attribute,
 )
+from tessera.dialects.matmul_options import MatmulOptions, MatmulSchedule
 from tessera.dialects.tensor_op import TensorOp
 from tessera.dialects.tensors import verify_against_contract
 from tessera.dialects.views import verify_view
@@ -71,6 +74,9 @@ __all__ = [
 
 KERNEL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What a kernel may be called: it becomes a symbol of the code object."""
+
+OPERAND_DTYPES = {"elementwise": FLOAT_DTYPES, "matmul": MATMUL_DTYPES}
+"""What the first operand of a contract may be; of the others f16 or bf16."""
 
 INSTRUCTION_TILE = 16
 """m, n and k of every matrix instruction that the directives speak of."""
@@ -101,7 +107,7 @@ class Directive(TensorOp):
     def verify_options(self) -> None:
         if not KERNEL_NAME.fullmatch(self.kernel_name):
             raise VerifyException(f"{self.name}: name = {self.kernel_name!r} is no identifier")
-        check_choice(self, "dtype", FLOAT_DTYPES if self.CONTRACT == "elementwise" else HALF_DTYPES)
+        check_choice(self, "dtype", OPERAND_DTYPES.get(self.CONTRACT, HALF_DTYPES))
 
     def verify_binding(self, binding: Binding) -> None:
         dtype = next(iter(binding.operands.values())).dtype
@@ -112,13 +118,14 @@ class Directive(TensorOp):
 
 
 @irdl_op_definition
-class WmmaGemmOp(Directive):
+class WmmaGemmOp(Directive, MatmulOptions, MatmulSchedule):
     """C = A B by WMMA instructions, each wave holding `mt` x `nt` accumulators.
 
     `m`, `n`, `k` are the instruction's tile; a workgroup has `waves_m` x `waves_n` waves and walks
     the contracted axis `block_k` elements at a time through local memory (0: without it). A and B
-    are row-major, with their axes swapped under `transpose_a` and `transpose_b`. `alignment` is in
-    bytes, of every row's start.
+    are row-major. `dtype` is that of A in memory, `dtype_b` that of B where it differs; `batch_a`
+    and `batch_b` say which of them has a batch axis in front; `alignment` is in bytes, of the start
+    of each of their rows. The other dtypes are those of the epilogue's operands.
     """
 
     name = "tessera_rocm.wmma_gemm"
@@ -128,19 +135,21 @@ class WmmaGemmOp(Directive):
     k = attr_def(IntegerAttr)
     mt = attr_def(IntegerAttr)
     nt = attr_def(IntegerAttr)
-    out_dtype = opt_attr_def(StringAttr)
-    waves_m = opt_attr_def(IntegerAttr)
-    waves_n = opt_attr_def(IntegerAttr)
-    block_k = opt_attr_def(IntegerAttr)
-    group_m = opt_attr_def(IntegerAttr)
-    split_k = opt_attr_def(IntegerAttr)
-    transpose_a = opt_attr_def(IntegerAttr)
-    transpose_b = opt_attr_def(IntegerAttr)
+    dtype_b = opt_attr_def(StringAttr)
+    batch_a = opt_attr_def(IntegerAttr)
+    batch_b = opt_attr_def(IntegerAttr)
+    addend_dtype = opt_attr_def(StringAttr)
+    bias_dtype = opt_attr_def(StringAttr)
+    gate_dtype = opt_attr_def(StringAttr)
+    residual_dtype = opt_attr_def(StringAttr)
 
     def verify_options(self) -> None:
         super().verify_options()
-        check_choice(self, "out_dtype", FLOAT_DTYPES)
-        check_positive(self, "mt", "nt", "waves_m", "waves_n")
+        self.verify_matmul_options()
+        self.verify_matmul_schedule()
+        check_choice(self, "dtype_b", MATMUL_DTYPES)
+        for name in ("addend_dtype", "bias_dtype", "gate_dtype", "residual_dtype"):
+            check_choice(self, name, FLOAT_DTYPES)
         for axis, tile in (("m", self.m), ("n", self.n), ("k", self.k)):
             if tile.value.data != INSTRUCTION_TILE:
                 raise VerifyException(
@@ -278,8 +287,8 @@ class MfmaOp(ContractOp):
 
     def verify_(self) -> None:
         check_positive(self, "m", "n", "k")
-        check_choice(self, "dtype", HALF_DTYPES)
-        check_choice(self, "accumulator_dtype", ("f32",))
+        check_choice(self, "dtype", (*HALF_DTYPES, "i8", "i4"))
+        check_choice(self, "accumulator_dtype", ("f32", "i32"))
 
 
 @irdl_op_definition
@@ -297,7 +306,7 @@ class AsyncCopyOp(ContractOp):
 
     def verify_(self) -> None:
         check_positive(self, "rows", "columns")
-        check_choice(self, "dtype", FLOAT_DTYPES)
+        check_choice(self, "dtype", DTYPE_BYTES)
 
 
 @irdl_op_definition

@@ -5,14 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType, bf16, f16, f32
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    IntegerType,
+    Signedness,
+    TensorType,
+    bf16,
+    f16,
+    f32,
+    i8,
+    i32,
+)
 from xdsl.ir import Attribute, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from tessera.contracts import Binding, TensorSpec, bind
 from tessera.errors import TesseraError, supported
 
-ELEMENT_TYPES: Mapping[str, Attribute] = MappingProxyType({"f16": f16, "bf16": bf16, "f32": f32})
+ELEMENT_TYPES: Mapping[str, Attribute] = MappingProxyType(
+    {
+        "f16": f16,
+        "bf16": bf16,
+        "f32": f32,
+        "i8": i8,
+        "u8": IntegerType(8, Signedness.UNSIGNED),
+        "i32": i32,
+    }
+)
 """The element type of every dtype name that a tensor may have."""
 
 _DTYPE_NAMES = {element: name for name, element in ELEMENT_TYPES.items()}

@@ -20,6 +20,7 @@ from xdsl.traits import Pure
 
 from tessera.contracts import CAUSAL_MODES, ELEMENTWISE_FUNCTIONS, FLOAT_DTYPES
 from tessera.dialects.attributes import check_choice, check_positive
+from tessera.dialects.matmul_options import MatmulOptions, MatmulSchedule
 from tessera.dialects.tensor_op import TensorOp
 from tessera.dialects.views import verify_view
 
@@ -43,7 +44,7 @@ class LaunchableOp(TensorOp):
 
 
 @irdl_op_definition
-class MatmulOp(LaunchableOp):
+class MatmulOp(LaunchableOp, MatmulOptions, MatmulSchedule):
     """`tessera.matmul` tiled: each of `waves_m` x `waves_n` waves computes `mt` x `nt` tiles.
 
     The contracted axis is walked `block_k` elements at a time, 0 for one instruction's depth.
@@ -51,21 +52,12 @@ class MatmulOp(LaunchableOp):
 
     name = "tile.matmul"
     CONTRACT: ClassVar[str] = "matmul"
-    transpose_a = opt_attr_def(IntegerAttr)
-    transpose_b = opt_attr_def(IntegerAttr)
-    out_dtype = opt_attr_def(StringAttr)
-    mt = opt_attr_def(IntegerAttr)
-    nt = opt_attr_def(IntegerAttr)
-    waves_m = opt_attr_def(IntegerAttr)
-    waves_n = opt_attr_def(IntegerAttr)
-    block_k = opt_attr_def(IntegerAttr)
-    group_m = opt_attr_def(IntegerAttr)
-    split_k = opt_attr_def(IntegerAttr)
 
     SCHEDULE: ClassVar[tuple[str, ...]] = ("mt", "nt", "waves_m", "waves_n", "block_k")
 
     def verify_options(self) -> None:
-        check_positive(self, "mt", "nt", "waves_m", "waves_n")
+        self.verify_matmul_options()
+        self.verify_matmul_schedule()
 
 
 @irdl_op_definition

@@ -323,6 +323,29 @@ class LoadStatisticOp(IRDLOperation):
 
 
 @irdl_op_definition
+class LoadGlobalStatisticOp(IRDLOperation):
+    """Read a per-column statistic from consecutive elements of global memory.
+
+    Columns at or past the limit repeat the last valid one.
+    """
+
+    name = "wave.load_global_statistic"
+    pointer = operand_def(PointerType)
+    limit = operand_def(i32)
+    result = result_def(StatisticType)
+    traits = traits_def(MemoryReadEffect())
+    assembly_format = "$pointer `limit` $limit attr-dict `:` type($pointer) `->` type($result)"
+
+    def __init__(self, pointer: SSAValue, limit: SSAValue, statistic: StatisticType) -> None:
+        super().__init__(operands=[pointer, limit], result_types=[statistic])
+
+    def verify_(self) -> None:
+        assert isinstance(self.result.type, StatisticType)
+        if self.result.type.axis.data != "column":
+            raise VerifyException("wave.load_global_statistic: only per-column statistics")
+
+
+@irdl_op_definition
 class DotOp(IRDLOperation):
     """Per outer index, the sum over the contracted one of two operands' products, in f32.
 
@@ -661,6 +684,7 @@ OPERATIONS: list[type[Operation]] = [
     LoadGlobalFragmentOp,
     StoreLdsElementOp,
     LoadStatisticOp,
+    LoadGlobalStatisticOp,
     DotOp,
     ZeroOp,
     MmaOp,

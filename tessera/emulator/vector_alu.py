@@ -136,6 +136,9 @@ def value_kinds(operation: VectorOp) -> tuple[str, ...]:
     return tuple(kind for kind in operation.sources if kind != "mask")
 
 
+WIDE_MULTIPLY_ADD = ("V_MAD_U64_U32", "V_MAD_I64_I32")
+
+
 def build(instruction: Instruction, operation: VectorOp, fields: Operands, mode: Mode) -> Step:
     """The step for an operation with all its operand fields known."""
     _check_rounding(instruction, operation, mode)
@@ -156,6 +159,8 @@ def build(instruction: Instruction, operation: VectorOp, fields: Operands, mode:
             writes |= vector_set(fields.destination, count)
             keeps |= vector_set(fields.destination, count)
     call = _call(operation, fetches, fields, kind, mode, instruction)
+    if instruction.name.startswith(WIDE_MULTIPLY_ADD):
+        keeps |= op.source_registers(fields.sources[2], "u64")
     modified = modifiers.result_modifier(kind, fields.clamp, fields.omod, mode) is not None
     run = _run(operation, call, stores, fields, fetches if not modified else [])
     unchecked, copies = _passed_on(instruction, fields, reads)
@@ -186,9 +191,6 @@ def _check_rounding(instruction: Instruction, operation: VectorOp, mode: Mode) -
     kinds = {*operation.sources, *operation.results}
     if ("f32" in kinds and mode.round32) or (kinds & {"f16", "f64"} and mode.round64):
         raise unsupported(instruction, "rounding other than to nearest even (MODE)")
-
-
-WIDE_MULTIPLY_ADD = ("V_MAD_U64_U32", "V_MAD_I64_I32")
 
 
 def source_fetches(

@@ -122,8 +122,8 @@ class Trace:
     ) -> list[Tracer]:
         """Append an operation with a contract; raises ShapeError, DtypeError or OptionError."""
         if op in CONTRACTS:
-            self._refine_shapes(CONTRACTS[op], operands)
-        self._refine_dtypes(op, operands)
+            self._refine_shapes(CONTRACTS[op], operands, options)
+        self._refine_dtypes(op, operands, options)
         binding = bind(op, [operand.spec for operand in operands], options)
         result_types = [tensor_type(spec) for spec in binding.results.values()]
         built = _TENSOR_OPS[op](self._values(op, operands), result_types, options)
@@ -210,16 +210,19 @@ class Trace:
             for value, (name, spec) in zip(built.results, binding.results.items(), strict=True)
         ]
 
-    def _refine_shapes(self, contract: OpContract, operands: Sequence[Tracer]) -> None:
+    def _refine_shapes(
+        self, contract: OpContract, operands: Sequence[Tracer], options: Mapping[str, object]
+    ) -> None:
         """Give guessed operands the contract's rank, and attention its static head sizes."""
         static = {symbol for symbol, _, _ in contract.limits}
         known: dict[str, int] = {}
-        for operand, one in zip(operands, contract.operands):
+        present = contract.operands_under(options)
+        for operand, one in zip(operands, present):
             if len(operand.spec.shape) == len(one.dims):
                 for dim, size in zip(one.dims, operand.spec.shape, strict=True):
                     if size is not None:
                         known.setdefault(dim, size)
-        for operand, one in zip(operands, contract.operands):
+        for operand, one in zip(operands, present):
             if not operand.shape_guess:
                 continue
             shape = operand.spec.shape
@@ -232,11 +235,18 @@ class Trace:
             if needed != operand.spec.shape:
                 self._disprove(operand.shape_guess, shape=needed)
 
-    def _refine_dtypes(self, op: str, operands: Sequence[Tracer]) -> None:
+    def _refine_dtypes(
+        self, op: str, operands: Sequence[Tracer], options: Mapping[str, object]
+    ) -> None:
         """Give guessed operands the dtype of the first operand whose dtype is no guess."""
         if op != "elementwise" and op not in CONTRACTS:
             return
+        if op in CONTRACTS:
+            # The operands that share a dtype come first.
+            operands = operands[: len(CONTRACTS[op].same_dtype)]
         sure = [operand.spec.dtype for operand in operands if not operand.dtype_guess]
+        if options.get("packed_a") or options.get("packed_b"):
+            sure = ["u8"]
         for operand in operands:
             if operand.dtype_guess and sure and operand.spec.dtype != sure[0]:
                 self._disprove(operand.dtype_guess, dtype=sure[0])

@@ -138,9 +138,7 @@ class GemmProgram:
     def write(self) -> None:
         """The whole kernel."""
         if self.schedule.block_k:
-            sums = multiply_through_lds(
-                self.program, self.problem, self.a, self.b, self._slices()
-            )
+            sums = multiply_through_lds(self.program, self.problem, self.a, self.b, self._slices())
         else:
             sums = multiply_from_global(self.program, self.problem, self.a, self.b)
         self._store(sums)
@@ -186,7 +184,7 @@ class GemmProgram:
         column: SSAValue,
         limits: tuple[SSAValue, SSAValue],
     ) -> SSAValue:
-        """The sums of one fragment after the epilogue; integers stay unless floats are asked for."""
+        """The sums of one fragment after the epilogue; integers stay where the result has them."""
         p, problem, epilogue = self.program, self.problem, self.problem.epilogue
         is_same = problem.accumulator_dtype == "f32" or problem.out_dtype == "i32"
         if is_same and not epilogue.computes:

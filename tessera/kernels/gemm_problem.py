@@ -11,8 +11,8 @@ from xdsl.ir import Attribute, Operation
 
 from tessera.dialects.wave_types import ELEMENT_BITS, FragmentType, LdsType, StagedType
 from tessera.errors import DtypeError, OptionError
-from tessera.kernels.generated import option
 from tessera.kernels.gemm_epilogue import Epilogue, epilogue_of
+from tessera.kernels.generated import option
 from tessera.kernels.schedules import LDS_PADDING_BYTES, GemmSchedule, check_lds, gemm_schedule
 from tessera.targets import MatrixCore, Target
 

@@ -30,7 +30,9 @@ def reduce_kernel(problem: GemmProblem) -> func.FuncOp:
     }
     program = KernelProgram(f"{problem.name}_sum", list(types.items()), REDUCE_THREADS)
     p = program
-    index = p.add(p.mul(p.insert(wave.WorkgroupIdOp()), REDUCE_THREADS), p.insert(wave.ThreadIdOp()))
+    index = p.add(
+        p.mul(p.insert(wave.WorkgroupIdOp()), REDUCE_THREADS), p.insert(wave.ThreadIdOp())
+    )
     p.when(p.compare("slt", index, p["count"]), lambda: _sum_element(p, problem, index))
     return program.finish()
 

@@ -110,7 +110,7 @@ def _requirements(problem: GemmProblem, grid: str) -> tuple[tuple[str, str], ...
     }
     longest = max(schedule.tile_m, schedule.tile_n, problem.slice, 16)
     axes = {"a": problem.batch_a, "b": problem.batch_b, "c": problem.batched}
-    axes |= {name: problem.batched for name in problem.epilogue.matrices}
+    axes |= dict.fromkeys(problem.epilogue.matrices, problem.batched)
     odd_end = (
         [
             (

@@ -230,6 +230,60 @@ def attention_schedule(
     )
 
 
+@dataclass(frozen=True)
+class BackwardSchedule:
+    """Tiling of the backward kernels: `waves` waves own 16 rows each (keys for dK and dV, queries
+    for dQ) and walk over the other axis `rows_per_step` rows at a time.
+    """
+
+    waves: int
+    rows_per_step: int
+
+    def __post_init__(self) -> None:
+        if self.rows_per_step < INSTRUCTION_TILE or self.rows_per_step % INSTRUCTION_TILE:
+            raise OptionError(
+                f"rows_per_step = {self.rows_per_step} is not a multiple of {INSTRUCTION_TILE}"
+            )
+        if not 1 <= self.waves <= 16:
+            raise OptionError(f"waves = {self.waves}; supported: 1 to 16")
+
+    def owned_rows_in_lds(self, head_dim: int) -> bool:
+        """Whether the rows that waves own lie in LDS: registers hold them up to head_dim 64."""
+        return head_dim > LARGEST_BACKWARD_HEAD_DIM_IN_REGISTERS
+
+    def lds_bytes(self, head_dim: int, head_dim_v: int) -> int:
+        """Local memory of the dK and dV kernel, the larger one."""
+        elements = 0
+        for size in (padded(head_dim), padded(head_dim_v)):
+            elements += self.rows_per_step * (size + LDS_PADDING)
+            elements += size * (self.rows_per_step + LDS_PADDING)
+            if self.owned_rows_in_lds(max(head_dim, head_dim_v)):
+                elements += INSTRUCTION_TILE * self.waves * (size + LDS_PADDING)
+        return 2 * elements + 2 * 4 * self.rows_per_step
+
+
+BACKWARD_SCHEDULES: tuple[tuple[int, BackwardSchedule], ...] = (
+    (64, BackwardSchedule(waves=8, rows_per_step=32)),
+    (128, BackwardSchedule(waves=4, rows_per_step=16)),
+    (256, BackwardSchedule(waves=1, rows_per_step=16)),
+)
+"""(largest head_dim, schedule) in ascending order."""
+
+
+def backward_schedule(
+    target: Target, dtype: str, head_dim: int, head_dim_v: int
+) -> BackwardSchedule:
+    """The shipped backward schedule; raises DtypeError and OptionError."""
+    target.matrix_core(dtype)
+    for largest, schedule in BACKWARD_SCHEDULES:
+        if max(head_dim, head_dim_v) <= largest:
+            check_lds(target, schedule.lds_bytes(head_dim, head_dim_v))
+            return schedule
+    raise OptionError(
+        f"head_dim = {head_dim}, head_dim_v = {head_dim_v}: " + supported([f"1 to {MAX_HEAD_DIM}"])
+    )
+
+
 def check_lds(target: Target, lds_bytes: int) -> None:
     """Raise ResourceError when a workgroup cannot have that much local memory."""
     limit = target.facts.max_lds_bytes_per_workgroup

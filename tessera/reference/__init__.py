@@ -2,16 +2,22 @@
 
 from tessera.reference.attention import flash_attn
 from tessera.reference.attention_backward import flash_attn_bwd
+from tessera.reference.fused_matmul import fused_matmul, integer_matmul
 from tessera.reference.linear import add, cast, gelu, matmul, mul, relu, silu
+from tessera.reference.packed import pack_int4, unpack_int4
 
 __all__ = [
     "add",
     "cast",
     "flash_attn",
     "flash_attn_bwd",
+    "fused_matmul",
     "gelu",
+    "integer_matmul",
     "matmul",
     "mul",
+    "pack_int4",
     "relu",
     "silu",
+    "unpack_int4",
 ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tessera.artifact import Artifact
-from tessera.contracts import FLOAT_DTYPES, HALF_DTYPES
+from tessera.contracts import CONTRACTS, FLOAT_DTYPES, MATMUL_DTYPES
 from tessera.errors import LaunchError, supported
 from tessera.runtime.prepared import PreparedLaunch
 from tessera.runtime.record import LaunchRecord
@@ -22,7 +22,8 @@ class Call:
     argument_kinds: Sequence[ArrayKind]
     results: Sequence[TensorArgument]
     result_kind: ArrayKind
-    stream: Any = None
+    stream: int = 0
+    is_timed: bool = False
 
 
 class Runner(Protocol):
@@ -85,13 +86,12 @@ class ExecutionRow:
     executor: str
 
 
+_ELEMENTWISE = (("elementwise", FLOAT_DTYPES),)
+_NAMED = tuple((op, contract.operands[0].dtypes) for op, contract in CONTRACTS.items())
+
 EXECUTION_TABLE: tuple[ExecutionRow, ...] = tuple(
     ExecutionRow(op, "rocm", dtype, executor)
-    for op, dtypes in (
-        ("matmul", HALF_DTYPES),
-        ("flash_attn", HALF_DTYPES),
-        ("elementwise", FLOAT_DTYPES),
-    )
+    for op, dtypes in (*_NAMED, *_ELEMENTWISE)
     for dtype in dtypes
     for executor in EXECUTORS
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from tessera import reference
 from tessera.artifact import Artifact
+from tessera.contracts import CONTRACTS
 from tessera.errors import LaunchError
 from tessera.runtime.executors import Call
 from tessera.runtime.host_buffers import TemporaryPool, flat_buffers, tensor_view
@@ -17,15 +18,21 @@ from tessera.runtime.prepared import PreparedLaunch, PreparedStep
 from tessera.runtime.record import LaunchRecord
 from tessera.runtime.tensors import HOST
 
+MATMUL_OPTIONS = (
+    "transpose_a", "transpose_b", "packed_a", "packed_b", "inner_size",
+    "alpha", "beta", "activation",
+)  # fmt: skip
+
 Oracle = Callable[[PreparedStep, list[np.ndarray]], tuple[np.ndarray, ...]]
 
 
 def _matmul(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    a, b = operands
-    transpose_a, transpose_b = (
-        bool(step.options.get(name, False)) for name in ("transpose_a", "transpose_b")
-    )
-    return (reference.matmul(a, b, transpose_a, transpose_b),)
+    options = {name: step.options[name] for name in MATMUL_OPTIONS if name in step.options}
+    if "bias" in step.options:
+        options["bias_axis"] = step.options["bias"]
+    present = CONTRACTS["matmul"].operands_under(step.options)
+    named = {one.name: array for one, array in zip(present, operands, strict=True)}
+    return (reference.fused_matmul(**named, **options),)
 
 
 def _flash_attn(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:

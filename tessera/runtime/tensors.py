@@ -18,14 +18,26 @@ NUMPY_DTYPES: Mapping[str, np.dtype] = MappingProxyType(
         "f16": np.dtype(np.float16),
         "bf16": np.dtype(ml_dtypes.bfloat16),
         "f32": np.dtype(np.float32),
+        "i8": np.dtype(np.int8),
+        "u8": np.dtype(np.uint8),
+        "i32": np.dtype(np.int32),
     }
 )
 """The NumPy element type of every dtype name."""
 
 _NAMES: Mapping[np.dtype, str] = MappingProxyType({d: name for name, d in NUMPY_DTYPES.items()})
 _TORCH_NAMES: Mapping[str, str] = MappingProxyType(
-    {"torch.float16": "f16", "torch.bfloat16": "bf16", "torch.float32": "f32"}
+    {
+        "torch.float16": "f16",
+        "torch.bfloat16": "bf16",
+        "torch.float32": "f32",
+        "torch.int8": "i8",
+        "torch.uint8": "u8",
+        "torch.int32": "i32",
+    }
 )
+
+TORCH_NAMES = {name: torch_name for torch_name, name in _TORCH_NAMES.items()}
 
 ALIGNMENT_CLASS = 16
 """Addresses are told apart modulo this many bytes: the widest access of a kernel."""
@@ -152,7 +164,7 @@ def _torch_is_rocm() -> bool:
 def _empty_torch(shape: Sequence[int], dtype: str, device: str) -> Any:
     import torch
 
-    torch_dtype = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[dtype]
+    torch_dtype = getattr(torch, TORCH_NAMES[dtype].removeprefix("torch."))
     where = device.replace("hip:", "cuda:")
     return torch.empty(tuple(shape), dtype=torch_dtype, device=where)
 

@@ -55,7 +55,7 @@ class FragmentLayout:
 
     def coordinate(self, lane: int, slot: int) -> tuple[int, int]:
         """The (axes[0], axes[1]) coordinate of one lane's slot."""
-        position = {axis: 0 for axis in self.axes}
+        position = dict.fromkeys(self.axes, 0)
         for number, bits in ((lane, self.lane_bits), (slot, self.slot_bits)):
             for index, bit in enumerate(bits):
                 if bit is not None and number >> index & 1:

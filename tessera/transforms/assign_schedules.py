@@ -37,14 +37,18 @@ class AssignSchedulesPass(ModulePass):
 
 
 def _schedule(op: LaunchableOp, target: Target) -> None:
-    # Only operands and the first result are accessed row by row; attention's lse is not.
-    alignment = min(alignment_of(value) for value in (*op.operands, op.results[0]))
+    # Only operands and the first result are accessed row by row; attention's lse is not, and of a
+    # matmul only the factors are.
+    rows = op.operands[:2] if isinstance(op, MatmulOp) else (*op.operands, op.results[0])
+    alignment = min(alignment_of(value) for value in rows)
     chosen: dict[str, object] = {"alignment": alignment}
     specs = [spec_of(value.type) for value in op.operands]
-    symbols = bind(op.CONTRACT, specs, options_of(op)).symbols
+    options = options_of(op)
+    symbols = bind(op.CONTRACT, specs, options).symbols
     if isinstance(op, MatmulOp):
         m, n, k = symbols["m"], symbols["n"], symbols["k"]
-        chosen |= asdict(gemm_schedule(target, specs[0].dtype, m, n, k))
+        dtype = str(options.get("packed_a", specs[0].dtype))
+        chosen |= asdict(gemm_schedule(target, dtype, m, n, k))
     elif isinstance(op, FlashAttnOp):
         head_dim, head_dim_v = static_head_dims(op)
         schedule = attention_schedule(

@@ -17,6 +17,7 @@ from xdsl.ir import Operation
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
+from tessera.contracts import bind
 from tessera.dialects import rocm, tile
 from tessera.dialects.attributes import options_of
 from tessera.dialects.tensors import spec_of
@@ -50,18 +51,35 @@ class TileToRocmPass(ModulePass):
 def _matmul(op: Operation, target: Target) -> list[Operation]:
     assert isinstance(op, tile.MatmulOp)
     options = options_of(op)
-    dtype = spec_of(op.operands[0].type).dtype
-    row = target.matrix_core(dtype)
+    operands = bind("matmul", [spec_of(value.type) for value in op.operands], options).operands
+    dtype, dtype_b = operands["a"].dtype, operands["b"].dtype
+    multiplied = str(options.get("packed_a", dtype))
+    row = target.matrix_core(multiplied)
     directive = rocm.WmmaGemmOp(
         op.operands,
         [value.type for value in op.results],
-        {"name": None, "m": row.m, "n": row.n, "k": row.k, "dtype": dtype, **options},
+        {
+            "name": None,
+            "m": row.m,
+            "n": row.n,
+            "k": row.k,
+            "dtype": dtype,
+            "dtype_b": dtype_b if dtype_b != dtype else None,
+            **{f"batch_{one}": len(operands[one].shape) == 3 or None for one in ("a", "b")},
+            **{
+                f"{name}_dtype": spec.dtype
+                for name, spec in operands.items()
+                if name not in ("a", "b")
+            },
+            **options,
+        },
     )
-    block_k = int(str(options["block_k"]))
+    # A tile in local memory holds elements as memory has them: bytes of packed numbers.
+    block_k = int(str(options["block_k"])) // (1 if multiplied == dtype else 2)
     tile_m = row.m * int(str(options["mt"])) * int(str(options["waves_m"]))
     tile_n = row.n * int(str(options["nt"])) * int(str(options["waves_n"]))
     copies = {"a": (tile_m, block_k), "b": (tile_n, block_k)} if block_k else {}
-    return [*_demands(op, target, dtype, copies), directive]
+    return [*_demands(op, target, multiplied, copies, dtype), directive]
 
 
 def _flash_attn(op: Operation, target: Target) -> list[Operation]:
@@ -106,9 +124,16 @@ def _view(op: Operation, target: Target) -> list[Operation]:
 
 
 def _demands(
-    op: tile.LaunchableOp, target: Target, dtype: str, copies: Mapping[str, tuple[int, int]]
+    op: tile.LaunchableOp,
+    target: Target,
+    dtype: str,
+    copies: Mapping[str, tuple[int, int]],
+    memory_dtype: str = "",
 ) -> list[Operation]:
-    """The contract ops of one kernel; `copies` gives rows and columns by staged operand."""
+    """The contract ops of one kernel; `copies` gives rows and columns by staged operand.
+
+    `dtype` is multiplied, `memory_dtype` (the same when empty) lies in memory.
+    """
     row = target.matrix_core(dtype)
     kernel = {"for_kernel": op.kernel.data}
     demands: list[Operation] = [
@@ -124,8 +149,9 @@ def _demands(
         )
     ]
     for operand, (rows, columns) in copies.items():
-        size = {"rows": rows, "columns": columns}
-        demands.append(rocm.AsyncCopyOp(kernel | {"operand": operand} | size | {"dtype": dtype}))
+        tile_of = {"operand": operand, "rows": rows, "columns": columns}
+        copy = kernel | tile_of | {"dtype": memory_dtype or dtype}
+        demands.append(rocm.AsyncCopyOp(copy))
     if copies:
         demands.append(rocm.WaitOp(kernel | {"pending": 0}))
     return demands

@@ -78,9 +78,5 @@ def _drop_high_number(
     wide, columns = _columns(emitter, layout, unit)
     at_end = emitter.assign(f"icmp eq {wide} {columns}, {_splat(emitter, wide, last)}")
     type_ = f"<{layout.chunk} x i8>"
-    low = emitter.assign(
-        f"and {type_} {piece}, <{', '.join([f'i8 {LOW_NUMBER}'] * layout.chunk)}>"
-    )
-    return emitter.assign(
-        f"select <{layout.chunk} x i1> {at_end}, {type_} {low}, {type_} {piece}"
-    )
+    low = emitter.assign(f"and {type_} {piece}, <{', '.join([f'i8 {LOW_NUMBER}'] * layout.chunk)}>")
+    return emitter.assign(f"select <{layout.chunk} x i1> {at_end}, {type_} {low}, {type_} {piece}")

@@ -1,0 +1,74 @@
+"""Matmul with everything that its kernels do: integers, packed numbers, batches and epilogues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tessera.errors import OptionError, supported
+from tessera.reference.linear import gelu, relu, silu
+from tessera.reference.packed import unpack_int4
+from tessera.reference.widen import as_float64
+
+ACTIVATIONS = {
+    "relu": relu,
+    "gelu": gelu,
+    "gelu_tanh": lambda x: gelu(x, approximate="tanh"),
+    "silu": silu,
+}
+
+
+def integer_matmul(a: Any, b: Any) -> np.ndarray:
+    """A [..., m, k] @ B [..., k, n] of integers, exact in int64 and wrapped around to int32."""
+    total = np.asarray(a).astype(np.int64) @ np.asarray(b).astype(np.int64)
+    return total.astype(np.uint64).astype(np.uint32).astype(np.int32)
+
+
+def fused_matmul(
+    a: Any,
+    b: Any,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    packed_a: str | None = None,
+    packed_b: str | None = None,
+    inner_size: int | None = None,
+    alpha: float = 1.0,
+    addend: Any = None,
+    beta: float = 1.0,
+    bias: Any = None,
+    bias_axis: str = "column",
+    activation: str | None = None,
+    gate: Any = None,
+    residual: Any = None,
+) -> np.ndarray:
+    """activation(alpha A B + beta addend + bias) * gate + residual in float64, [..., m, n].
+
+    A is [..., m, k], B [..., k, n], each with its last two axes swapped where transposed; batch
+    axes broadcast. Packed operands are bytes of two 4-bit numbers along k. Of integers without an
+    epilogue the int32 result (wrapped around) is exact.
+    """
+    left = unpack_int4(a, packed_a, inner_size) if packed_a else np.asarray(a)
+    right = unpack_int4(b, packed_b, inner_size) if packed_b else np.asarray(b)
+    left = np.swapaxes(left, -1, -2) if transpose_a else left
+    right = np.swapaxes(right, -1, -2) if transpose_b else right
+    if left.dtype.kind in "iu":
+        result: np.ndarray = integer_matmul(left, right).astype(np.float64)
+    else:
+        result = as_float64(left, "a") @ as_float64(right, "b")
+    result = alpha * result
+    if addend is not None:
+        result = result + beta * as_float64(addend, "addend")
+    if bias is not None:
+        column = as_float64(bias, "bias")
+        result = result + (column[:, None] if bias_axis == "row" else column)
+    if activation:
+        if activation not in ACTIVATIONS:
+            raise OptionError(f"activation {activation!r}; {supported(ACTIVATIONS)}")
+        result = ACTIVATIONS[activation](result)
+    if gate is not None:
+        result = result * as_float64(gate, "gate")
+    if residual is not None:
+        result = result + as_float64(residual, "residual")
+    return result
