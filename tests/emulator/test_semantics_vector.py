@@ -138,3 +138,44 @@ def test_function_agrees_with_the_pseudocode(name):
                 operands = [hex(bits) for bits in row]
                 differences.append(f"{operands} got {one[index]:#x}, text {other:#x}")
     assert not differences, f"{len(differences)} of {COUNT}: " + "; ".join(differences[:4])
+
+
+def test_byte_permutes_with_few_selectors_take_the_short_ways_rightly():
+    """One selector, two selectors and a different one per lane must give the same bytes."""
+    function = VECTOR_OPS["V_PERM_B32"].function
+    rng = np.random.default_rng(3)
+    high, low = rng.integers(0, 1 << 32, (2, 2, 32), np.uint32)
+    selectors = rng.integers(0, 16, (200, 4), np.uint8).view(np.uint32)[:, 0]
+    every = np.stack([np.full((2, 32), s) for s in selectors])
+    general = function(np.broadcast_to(high, every.shape), np.broadcast_to(low, every.shape), every)
+    for index, selector in enumerate(selectors):
+        constant = np.array([[selector]], np.uint32)
+        assert np.array_equal(function(high, low, constant), general[index])
+        assert np.array_equal(function(high, low, every[index]), general[index])
+        both = np.where(np.arange(32) % 3 == 0, selector, selectors[index - 1]).astype(np.uint32)
+        wanted = np.where(np.arange(32) % 3 == 0, general[index], general[index - 1])
+        assert np.array_equal(function(high, low, both[None, :]), wanted)
+
+
+def test_operands_may_be_scalars_and_views():
+    """Broadcast shapes and register halves (every second element) give what full arrays give."""
+    rng = random.Random(11)
+    for name, operation in VECTOR_OPS.items():
+        if "b128" in operation.sources:
+            continue
+        kinds = operand_kinds(operation)
+        full = []
+        arguments = []
+        for position, kind in enumerate(kinds):
+            values = as_array([bits_of(rng, kind) for _ in range(64)], kind)
+            if position == 1:
+                values = values[:, :1]  # as from a scalar register
+            full.append(np.ascontiguousarray(np.broadcast_to(values, (2, 32))))
+            if values.dtype.itemsize == 2 and position == 0:
+                spread = np.zeros((2, 64), values.dtype)
+                spread[:, 1::2] = values
+                values = spread[:, 1::2]
+            arguments.append(values)
+        for one, other in zip(call(operation, arguments), call(operation, full), strict=True):
+            one = np.ascontiguousarray(np.broadcast_to(one, (2, 32)))
+            assert one.tobytes() == np.broadcast_to(other, (2, 32)).tobytes(), name

@@ -94,8 +94,13 @@ def leading_sign_bits(x: Array) -> Array:
 def permute_bytes(high: Array, low: Array, selector: Array) -> Array:
     """Four bytes picked from (high:low) or made from their signs (V_PERM_B32)."""
     first = selector.flat[0]
-    if selector.size == 1 or (selector == first).all():
+    other = selector != first
+    if not other.any():
         return _permute_constant(high, low, int(first))
+    second = selector.flat[np.argmax(other)]
+    if ((selector == second) | ~other).all():  # two patterns, as in exchanges of half rows
+        chosen = _permute_constant(high, low, int(second))
+        return np.where(other, chosen, _permute_constant(high, low, int(first)))
     both = (high.astype(np.uint64) << np.uint64(32)) | low
     result = _0
     for position in range(4):
