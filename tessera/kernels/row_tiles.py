@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, SSAValue
@@ -61,6 +62,12 @@ class SharedTile:
         )
         self.natural = self._alloc(size, columns) if natural else None
         self.transposed = self._alloc(columns, size) if transposed else None
+
+    def of(self, rows: Rows) -> SharedTile:
+        """The same LDS, filled from the rows of another head."""
+        other = copy(self)
+        other.rows = rows
+        return other
 
     def _alloc(self, outer: int, inner: int) -> SSAValue:
         lds = LdsType(outer, inner, self.rows.element, inner + LDS_PADDING)

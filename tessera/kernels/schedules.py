@@ -13,6 +13,7 @@ INSTRUCTION_TILE = 16
 MAX_HEAD_DIM = 256
 LARGEST_HEAD_DIM_IN_REGISTERS = 128
 """Up to here a wave keeps its queries in registers, beyond it the workgroup has them in LDS."""
+LARGEST_BACKWARD_HEAD_DIM_IN_REGISTERS = 64
 LDS_PADDING_BYTES = 16
 """Bytes added to each LDS row so that 128-bit reads of 16 rows touch all banks evenly."""
 LDS_PADDING = LDS_PADDING_BYTES // 2

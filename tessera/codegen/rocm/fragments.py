@@ -87,9 +87,7 @@ def emit_load_fragment(emitter: FunctionEmitter, operation: Operation) -> None:
     _bind_fragment(emitter, operation.result, concatenate(emitter, parts, width, f"i{bits}"), bits)
 
 
-def memory_runs(
-    fragment: FragmentType, layout: FragmentLayout, bits: int
-) -> list[tuple[int, int]]:
+def memory_runs(fragment: FragmentType, layout: FragmentLayout, bits: int) -> list[tuple[int, int]]:
     """`inner_runs` counted in memory elements of `bits`, which may hold several numbers each."""
     packed = bits // ELEMENT_BITS[element_name(fragment.element)]
     runs = inner_runs(layout)

@@ -30,6 +30,7 @@ from tessera.codegen.rocm.staged import emit_mask_staged
 from tessera.codegen.rocm.staging import emit_commit, emit_stage
 from tessera.codegen.rocm.store import (
     emit_load_element,
+    emit_load_global_statistic,
     emit_store,
     emit_store_element,
     emit_store_statistic,
@@ -114,6 +115,7 @@ RULES: dict[type, Rule] = {
     wave.LoadGlobalFragmentOp: emit_load_global_fragment,
     wave.StoreLdsElementOp: emit_store_lds_element,
     wave.LoadStatisticOp: emit_load_statistic,
+    wave.LoadGlobalStatisticOp: emit_load_global_statistic,
     wave.DotOp: emit_dot,
     wave.ZeroOp: emit_zero,
     wave.MmaOp: emit_mma,

@@ -9,7 +9,13 @@ from tessera.codegen.llvm_types import fragment_layout, scalar_type
 from tessera.codegen.rocm.compute import round_to_storage
 from tessera.codegen.rocm.lanes import in_upper_half, lane_coordinate, slot_coordinate, swap_halves
 from tessera.codegen.rocm.memory import GLOBAL, concatenate, global_address, multiply_add
-from tessera.dialects.wave import LoadElementOp, StoreElementOp, StoreOp, StoreStatisticOp
+from tessera.dialects.wave import (
+    LoadElementOp,
+    LoadGlobalStatisticOp,
+    StoreElementOp,
+    StoreOp,
+    StoreStatisticOp,
+)
 from tessera.dialects.wave_types import (
     ELEMENT_BITS,
     FragmentType,
@@ -168,6 +174,20 @@ def emit_store_statistic(emitter: FunctionEmitter, operation: Operation) -> None
         emitter.line(f"store {value}, {GLOBAL} {address}, align {bits // 8}")
 
     emitter.if_then(emitter.assign(f"and i1 {below}, {first}"), write)
+
+
+def emit_load_global_statistic(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.load_global_statistic to one load per lane, at its column."""
+    assert isinstance(operation, LoadGlobalStatisticOp)
+    statistic = operation.result.type
+    assert isinstance(statistic, StatisticType)
+    layout = emitter.target.facts.matrix_cores[0].accumulator
+    column = lane_coordinate(emitter, layout, COLUMN)
+    last = emitter.assign(f"sub i32 {emitter.value(operation.limit)}, 1")
+    place = emitter.call("i32", "llvm.smin.i32", [("i32", column), ("i32", last)])
+    address = global_address(emitter, emitter.value(operation.pointer), place, 32)
+    type_ = scalar_type(statistic.element)
+    emitter.bind(operation.result, emitter.assign(f"load {type_}, {GLOBAL} {address}, align 4"))
 
 
 def _element_address(emitter: FunctionEmitter, pointer: str, index: str, type_: str) -> str:

@@ -1,0 +1,80 @@
+"""An attention backward directive to what its three kernels are compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from xdsl.ir import Operation
+
+from tessera.kernels.attention_problem import (
+    AttentionProblem,
+    argument_rules,
+    attention_problem,
+    problems,
+    requirements,
+)
+from tessera.kernels.generated import option
+from tessera.kernels.schedules import (
+    AttentionSchedule,
+    BackwardSchedule,
+    backward_schedule,
+    check_lds,
+)
+from tessera.launch_rule import LaunchRule
+from tessera.targets import Target
+
+PRE_OPERANDS = ("o", "do")
+DKDV_OPERANDS = ("q", "k", "v", "do", "dk", "dv")
+DQ_OPERANDS = ("q", "k", "v", "do", "dq")
+STATISTICS = ("lse", "delta")
+PRE_WAVES = 4
+
+
+@dataclass(frozen=True)
+class BackwardProblem:
+    """The forward problem whose gradients are asked for, and the schedules of the kernels."""
+
+    forward: AttentionProblem
+    schedule: BackwardSchedule
+
+    def part(self, suffix: str, waves: int) -> AttentionProblem:
+        """The facts of one kernel: its name, and a workgroup of `waves` waves."""
+        one = AttentionSchedule(waves=waves, queries_per_wave=16, keys_per_step=16)
+        return replace(self.forward, name=f"{self.forward.name}_{suffix}", schedule=one)
+
+
+def backward_problem(directive: Operation, target: Target) -> BackwardProblem:
+    """Read a directive's attributes; absent ones take the shipped schedule's values."""
+    forward = attention_problem(directive, target)
+    default = backward_schedule(target, forward.dtype, forward.head_dim, forward.head_dim_v)
+    schedule = BackwardSchedule(
+        waves=option(directive, "waves", default.waves),
+        rows_per_step=option(directive, "rows_per_step", default.rows_per_step),
+    )
+    check_lds(target, schedule.lds_bytes(forward.head_dim, forward.head_dim_v))
+    return BackwardProblem(forward, schedule)
+
+
+def backward_rule(
+    problem: AttentionProblem,
+    operands: Sequence[str],
+    statistics: Sequence[str],
+    rows: int,
+    over: str,
+    workspaces: bool,
+) -> LaunchRule:
+    """The launch of one kernel whose workgroups own `rows` rows of the axis `over` (q or k)."""
+    tiles = f"ceildiv(seq_{over}, {rows})"
+    heads = "heads_k" if over == "k" else "heads"
+    workgroups = f"{tiles} * {heads} * {problems(problem)}"
+    counts = (tiles, "0") if over == "q" else ("0", tiles)
+    delta = (("delta", "f32", ("batch", "heads", "seq_q")),)
+    return LaunchRule(
+        kernel=problem.name,
+        grid=(workgroups, "1", "1"),
+        block=(problem.schedule.threads, 1, 1),
+        arguments=argument_rules(problem, operands, statistics, counts),
+        requires=requirements(problem, operands, ("lse",), workgroups),
+        workspaces=delta if workspaces else (),
+    )

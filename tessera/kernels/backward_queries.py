@@ -1,0 +1,143 @@
+"""Attention backward, query by query: a workgroup owns queries, walks over the keys, gives dQ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from tessera.dialects import wave
+from tessera.kernels.attention_geometry import Heads, Visibility, keys_of_queries
+from tessera.kernels.attention_geometry import Sequence as Problem
+from tessera.kernels.attention_gradient import Place, TileGradient, log2_lse
+from tessera.kernels.attention_problem import AttentionProblem
+from tessera.kernels.attention_scores import ScoreRule
+from tessera.kernels.program import KernelProgram
+from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile, store_transposed
+from tessera.kernels.schedules import BackwardSchedule
+from tessera.targets.matrix_core import converted_order
+
+
+class QueryGradientProgram:
+    """Writes the dQ kernel; a lane owns a query, as in the forward kernel.
+
+    S^T = K Q^T and dP^T = V dO^T give dS^T, which after a swap of lane halves is the second
+    operand of dQ^T += K^T dS^T. lse and delta are one number per lane.
+    """
+
+    def __init__(
+        self, program: KernelProgram, problem: AttentionProblem, schedule: BackwardSchedule
+    ) -> None:
+        p = self.program = program
+        self.problem, self.schedule = problem, schedule
+        workgroup, wave_id = p.insert(wave.WorkgroupIdOp()), p.insert(wave.WaveIdOp())
+        head_index = p.div(workgroup, p["q_tiles"])
+        head = p.rem(head_index, p["heads"])
+        sequence = Problem(p, problem, p.div(head_index, p["heads"]))
+        self.heads = Heads(p, problem, sequence, head, p.div(head, p["group"]))
+        queries = TILE * schedule.waves
+        self.first_query = p.mul(p.rem(workgroup, p["q_tiles"]), queries)
+        self.wave_row = p.mul(wave_id, TILE)
+        self.query = p.add(self.first_query, self.wave_row)
+        self.visibility = Visibility(p, problem, sequence)
+        step = schedule.rows_per_step
+        self.keys = keys_of_queries(p, self.visibility, self.first_query, queries, step)
+        rule = ScoreRule(p, problem, self.heads, self.visibility)
+        self.gradient = TileGradient(p, problem, rule, self.visibility)
+        order = converted_order(problem.core)
+        self.k = SharedTile(p, self.heads.rows("k"), step, order, natural=True, transposed=True)
+        self.v = SharedTile(p, self.heads.rows("v"), step, order, natural=True)
+
+    def write(self) -> None:
+        """The whole kernel."""
+        p, problem, schedule = self.program, self.problem, self.schedule
+        in_lds = None
+        if schedule.owned_rows_in_lds(max(problem.head_dim, problem.head_dim_v)):
+            in_lds = (self.first_query, self.wave_row, TILE * schedule.waves)
+        fragment = problem.fragment("b")
+        self.q = OwnedRows(p, self.heads.rows("q"), self.query, 1, fragment, in_lds)
+        self.do = OwnedRows(p, self.heads.rows("do"), self.query, 1, fragment, in_lds)
+        self.lse = p.map([self._load("lse")], lambda x: log2_lse(p, x))
+        self.delta = self._load("delta")
+        zero = p.zero(problem.accumulator)
+        gradients = self._walk([zero] * problem.channel_tiles)
+        rows = self.heads.rows("dq")
+        for channel, accumulator in enumerate(gradients):
+            scaled = p.map([accumulator, p["scale"]], p.multiply)
+            store_transposed(p, rows, scaled, self.query, TILE * channel)
+
+    def _load(self, name: str) -> SSAValue:
+        p = self.program
+        seq_q = self.heads.sequence.seq_q
+        first = p.min(self.query, p.sub(seq_q, 1))
+        pointer = p.offset(self.heads.statistic(name), p.wide(first))
+        limit = p.sub(seq_q, first)
+        return p.insert(wave.LoadGlobalStatisticOp(pointer, limit, self.problem.statistic))
+
+    def _walk(self, state: Sequence[SSAValue]) -> list[SSAValue]:
+        """All visible key tiles in order; the next one is fetched while this one is computed."""
+        p, keys = self.program, self.keys
+        tiles = (self.k, self.v)
+        types = [tile.staged_type for tile in tiles]
+        last = p.sub(keys.end, 1)
+
+        def fetch(index: SSAValue) -> list[SSAValue]:
+            start = keys.start_of(index)
+            return p.when(
+                keys.is_whole(index),
+                lambda: [tile.stage(start, bounded=False) for tile in tiles],
+                lambda: [tile.stage(start, bounded=True) for tile in tiles],
+                types,
+            )
+
+        def step(index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
+            p.barrier()
+            for tile, staged in zip(tiles, carried[-2:], strict=True):
+                tile.commit(staged)
+            p.barrier()
+            ahead = fetch(p.min(p.add(index, 1), last))
+            return [*self._accumulate(carried[:-2], index), *ahead]
+
+        first = p.when(
+            p.compare("slt", keys.first, keys.end),
+            lambda: fetch(keys.first),
+            lambda: [p.insert(wave.UndefinedOp(type_)) for type_ in types],
+            types,
+        )
+        return p.loop(keys.first, keys.end, [*state, *first], step)[: len(state)]
+
+    def _accumulate(self, state: Sequence[SSAValue], index: SSAValue) -> list[SSAValue]:
+        """dQ^T += K^T dS^T over the keys of one tile."""
+        p, problem, gradient = self.program, self.problem, self.gradient
+        key_tiles = range(self.schedule.rows_per_step // TILE)
+        products = [self._product(self.k, self.q, key, problem.channel_tiles) for key in key_tiles]
+        d_weights = [self._product(self.v, self.do, key, problem.value_tiles) for key in key_tiles]
+        first_key = self.keys.start_of(index)
+        places = [self._place(p.add(first_key, TILE * key)) for key in key_tiles]
+        logits, d_weights = gradient.logits(products, d_weights, places, self.keys.is_whole(index))
+        operands = []
+        for key in key_tiles:
+            weights = gradient.weights(logits[key], self.lse)
+            d_product = gradient.d_products(weights, d_weights[key], self.delta, products[key])
+            operands.append(gradient.as_operand(d_product))
+        sums = list(state)
+        for channel in range(problem.channel_tiles):
+            for key in key_tiles:
+                fragment = self.k.transposed_fragment(
+                    problem.fragment("a"), TILE * channel, TILE * key
+                )
+                sums[channel] = p.mma(fragment, operands[key], sums[channel])
+        return sums
+
+    def _product(self, tile: SharedTile, owned: OwnedRows, key: int, channels: int) -> SSAValue:
+        """16 shared rows times the owned rows, contracted along all channels."""
+        p, problem = self.program, self.problem
+        total = p.zero(problem.accumulator)
+        for channel in range(channels):
+            fragment = tile.fragment(problem.fragment("a"), TILE * key, TILE * channel)
+            total = p.mma(fragment, owned.fragment(0, channel), total)
+        return total
+
+    def _place(self, first_key: SSAValue) -> Place:
+        p = self.program
+        return lambda row, column: (p.add(self.query, column), p.add(first_key, row))
