@@ -1,7 +1,7 @@
 """Executed accesses to findings: uninitialised reads, missing waits, misalignment, races, barriers.
 
-One `Checks` belongs to one batch of waves. What it keeps per byte of LDS: the last writer, the last
-reader and the barrier epoch of both. Registers are the business of `register_checks`.
+One `Checks` belongs to one batch of waves. Registers are the business of `register_checks`, what is
+kept per byte of LDS of `lds_checks`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import numpy as np
 
 from tessera.emulator.decode import Instruction
 from tessera.emulator.faults import first_lane
+from tessera.emulator.lds_checks import LdsChecks
 from tessera.emulator.memory import Buffer
 from tessera.emulator.register_checks import RegisterChecks
 from tessera.emulator.registers import (
@@ -21,7 +22,6 @@ from tessera.emulator.step import Step
 # Addresses in global memory and scratch must be multiples of the access's size up to a dword; the
 # LDS wants the whole size up to 8 bytes, and 16 for 16 bytes (12 bytes: a dword).
 LDS_ALIGNMENT = {1: 1, 2: 2, 4: 4, 8: 8, 12: 4, 16: 16}
-NOBODY, SEVERAL = -1, -2
 
 
 class Checks:
@@ -29,14 +29,7 @@ class Checks:
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
-        size = len(batch.lds.bytes)
-        workgroups = int(batch.workgroup.max(initial=0)) + 1
-        self.epoch = np.zeros(workgroups, np.int32)
-        self.lds_defined = np.zeros(size, bool)
-        self.lds_writer = np.full(size, NOBODY, np.int32)
-        self.lds_write_epoch = np.full(size, -1, np.int32)
-        self.lds_reader = np.full(size, NOBODY, np.int32)
-        self.lds_read_epoch = np.full(size, -1, np.int32)
+        self.lds = LdsChecks(batch)
         self.registers = RegisterChecks(batch)
         self.scratch_defined = self.registers.scratch_defined
 
@@ -154,90 +147,7 @@ class Checks:
         """Check alignment, definedness and races of `size` bytes at `positions` of the LDS."""
         self._align(instruction, g, positions, LDS_ALIGNMENT[size], "LDS byte", mask, "LDS")
         atomic = write and "LOAD" not in instruction.name and "STORE_" not in instruction.name
-        if not write or atomic:
-            found = self._undefined(self.lds_defined, positions, size, mask)
-            if found is not None:
-                wave, lane = found
-                byte = int(positions[wave, lane] - g.lds_base[wave, 0])
-                message = f"load of {size} bytes at LDS byte {byte:#x}, never written"
-                self.batch.faults.report(
-                    "uninitialized", instruction, message, g, wave, lane, byte, "LDS"
-                )
-        self._race(instruction, g, positions, size, write, atomic, mask)
-
-    def _race(
-        self,
-        instruction: Instruction,
-        g: WaveGroup,
-        positions: np.ndarray,
-        size: int,
-        write: bool,
-        atomic: bool,
-        mask: np.ndarray | None,
-    ) -> None:
-        waves = np.broadcast_to(g.wave_indices()[:, None], positions.shape).astype(np.int32)
-        epochs = np.broadcast_to(self.epoch[g.workgroup][:, None], positions.shape)
-        if mask is not None:
-            positions, waves, epochs = positions[mask], waves[mask], epochs[mask]
-        if atomic:  # atomics of several waves on one address are ordered by the LDS itself
-            for byte in range(size):
-                self.lds_defined[positions + byte] = True
-            return
-        bad = np.zeros(positions.shape, bool)
-        for byte in range(size):
-            place = positions + byte
-            writer = self.lds_writer[place]
-            bad |= (self.lds_write_epoch[place] == epochs) & (writer != waves)
-            if write:
-                reader = self.lds_reader[place]
-                bad |= (self.lds_read_epoch[place] == epochs) & (reader != waves)
-        if bad.any():
-            self._report_race(instruction, g, positions, bad, write, mask)
-        for byte in range(size):
-            place = positions + byte
-            if write:
-                self.lds_defined[place] = True
-                self.lds_writer[place], self.lds_write_epoch[place] = waves, epochs
-                # Two waves that write one byte in this very instruction: one of them was lost.
-                lost = self.lds_writer[place] != waves
-                if lost.any():
-                    self._report_race(instruction, g, positions, lost, write, mask)
-            else:
-                same = (self.lds_read_epoch[place] == epochs) & (self.lds_reader[place] != waves)
-                self.lds_reader[place] = np.where(same, SEVERAL, waves)
-                self.lds_read_epoch[place] = epochs
-                shared = self.lds_reader[place] != waves
-                self.lds_reader[place[shared]] = SEVERAL
-
-    def _report_race(
-        self,
-        instruction: Instruction,
-        g: WaveGroup,
-        positions: np.ndarray,
-        bad: np.ndarray,
-        write: bool,
-        mask: np.ndarray | None,
-    ) -> None:
-        full = bad
-        if mask is not None:
-            full = np.zeros(mask.shape, bool)
-            full[mask] = bad
-        wave, lane = first_lane(full)
-        position = int(positions[bad][0])
-        byte = position - int(g.lds_base[wave, 0])
-        other = int(self.lds_writer[position])
-        who = f"wave {self.batch.number[other]} wrote" if other >= 0 else "another wave read"
-        verb = "store to" if write else "load from"
-        self.batch.faults.report(
-            "lds_race",
-            instruction,
-            f"{verb} LDS byte {byte:#x}, which {who} with no barrier between",
-            g,
-            wave,
-            lane,
-            byte,
-            "LDS",
-        )
+        self.lds.access(instruction, g, positions, size, write, atomic, mask)
 
     # Barriers --------------------------------------------------------------------------------
 
@@ -245,7 +155,7 @@ class Checks:
         self, step: Step, g: WaveGroup, workgroups: np.ndarray, ended: np.ndarray
     ) -> None:
         """All live waves of these workgroups are at one barrier together."""
-        self.epoch[workgroups] += 1
+        self.lds.barrier(workgroups)
         gone = ended[g.workgroup]
         if gone.any():
             self._report_ended(step, g, int(np.argmax(gone)))
@@ -254,7 +164,7 @@ class Checks:
         self, waiting: list[tuple[WaveGroup, Step]], full: np.ndarray, ended: np.ndarray
     ) -> None:
         """Waves of the workgroups `full` (bool per workgroup) have met; perhaps at two barriers."""
-        self.epoch[full] += 1
+        self.lds.barrier(full)
         place = np.full(len(full), -1, np.int64)
         for g, step in waiting:
             pc = step.instruction.pc
