@@ -1,4 +1,4 @@
-"""All dialects: effects, documentation, tests for every operation, and attributes there and back."""
+"""All dialects: effects, documentation and tests for every operation; attributes and views."""
 
 import re
 from pathlib import Path

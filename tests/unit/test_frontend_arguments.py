@@ -1,6 +1,7 @@
 """Arguments of a call: dtype names, alignment classes, keys, and what is a tensor or an option."""
 
 import inspect
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +18,7 @@ from tessera.frontend.arguments import (
 )
 
 
-def aligned(shape, dtype=np.float16, offset=0):
+def aligned(shape, dtype: Any = np.float16, offset=0):
     """An array whose first element stands `offset` elements behind a multiple of 64 bytes."""
     dtype = np.dtype(dtype)
     count = int(np.prod(shape)) + offset
