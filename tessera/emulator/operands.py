@@ -195,6 +195,8 @@ def source_fetch(source: int, kind: str, literal: int, high: bool = False) -> Fe
     """Fetch a source of a vector instruction, broadcastable to [waves, 32]."""
     if is_vgpr(source):
         return vector_fetch(source - FIRST_VGPR, kind, high)
+    if kind == "b128":
+        raise UnsupportedInstructionError(f"source operand {source} as 128 bits: not a register")
     bits = constant_bits(source, kind, literal, high)
     if bits is not None:
         value = constant_array(bits, kind)

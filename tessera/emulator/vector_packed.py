@@ -61,13 +61,19 @@ def _sources(instruction: Instruction) -> list[int]:
     return [instruction.field(40 + 9 * i, 32 + 9 * i) for i in range(3)]
 
 
+def _lane_select(instruction: Instruction, sources: list[int]) -> dpp.LaneSelect | None:
+    """The DPP word, if there is one; SRC0 of `sources` becomes the register that it names."""
+    if sources[0] not in dpp.DPP_SOURCES:
+        return None
+    select = dpp.lane_select(instruction, sources[0], 64)
+    sources[0] = FIRST_VGPR + select.source
+    return select
+
+
 def _packed(instruction: Instruction, mode: Mode) -> Step:
     operation, fields = operation_of(instruction), PackedFields.of(instruction)
     sources = _sources(instruction)
-    select = None
-    if sources[0] in dpp.DPP_SOURCES:
-        select = dpp.lane_select(instruction, sources[0], 64)
-        sources[0] = FIRST_VGPR + select.source
+    select = _lane_select(instruction, sources)
     function = operation.function
     if fields.clamp and operation.results[0] not in op.FLOAT_KINDS:
         if operation.clamped is None and operation.results[0] != "pk_f16":
@@ -153,10 +159,13 @@ def _mixed(instruction: Instruction, mode: Mode) -> Step:
     """
     fields, sources = PackedFields.of(instruction), _sources(instruction)
     operation = operation_of(instruction)
+    select = _lane_select(instruction, sources)
     fetches, reads = [], 0
     for i, source in enumerate(sources):
         kind = "f16" if fields.select_high >> i & 1 else "f32"
         fetch = op.source_fetch(source, kind, instruction.literal, bool(fields.select >> i & 1))
+        if select is not None and i == 0:
+            fetch = select.wrap(fetch)
         reads |= op.source_registers(source, kind)
         absolute, negate = bool(fields.negate_high >> i & 1), bool(fields.negate >> i & 1)
         fetch = modifiers.with_sign(fetch, kind, absolute, negate)
@@ -168,7 +177,8 @@ def _mixed(instruction: Instruction, mode: Mode) -> Step:
 
     def run(g: WaveGroup) -> None:
         value = operation.function(first(g), second(g), third(g))
-        store(g, value if modify is None else modify(value), g.mask)
+        mask = g.mask if select is None else select.write_mask(g)
+        store(g, value if modify is None else modify(value), mask)
 
     written = vector_set(destination)
     return Step(instruction, run, reads, written, written | 1 << EXEC_LO)
