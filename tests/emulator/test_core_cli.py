@@ -10,7 +10,16 @@ from tessera.emulator.cli import emulate_main
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "third_party"
 VECTOR_ADD = FIXTURES / "vector_add.hsaco"
-LAUNCH = ["--grid", "4", "--block", "128", "--arg", "random:f32:1000", "--arg", "arg1=ones:f32:1000"]
+LAUNCH = [
+    "--grid",
+    "4",
+    "--block",
+    "128",
+    "--arg",
+    "random:f32:1000",
+    "--arg",
+    "arg1=ones:f32:1000",
+]
 
 
 def test_runs_and_saves(tmp_path, capsys):

@@ -70,6 +70,58 @@ def _subnormal(bits: int, form: sf.Format) -> bool:
     return 0 < bits & ~form.sign_bit < 1 << form.mantissa_bits
 
 
+def _div_fmas(form: sf.Format, step: int) -> Remedy:
+    """V_DIV_SCALE scales by 2^step, so that a flagged quotient is off by as much, either way.
+
+    After a scaled denominator it is too small and far above 1 (the true one is near overflow);
+    after a scaled numerator too large and far below 1. The text's 2^(step / 2) undoes neither.
+    """
+
+    def remedy(machine: Machine) -> bool:
+        state = machine.variables
+        if not state["VCC"].bits >> state["laneId"].bits & 1:
+            return False
+        a, b, c = (state[name].bits for name in ("S0", "S1", "S2"))
+        two = sf.from_float(2.0, form)
+        power = step if c & ~form.sign_bit >= two else -step
+        _store(machine, scaled_fma(a, b, c, power, form), form.width)
+        return True
+
+    return remedy
+
+
+def scaled_fma(a: int, b: int, c: int, power: int, form: sf.Format) -> int:
+    """(a * b + c) * 2^power with one rounding where everything is finite."""
+    kinds = [sf.unpack(x, form) for x in (a, b, c)]
+    (_, sa, ma, ea), (_, sb, mb, eb), (_, sc, mc, ec) = kinds
+    exponent = min(ea + eb, ec)
+    product = ma * mb * (-1) ** (sa ^ sb) << (ea + eb - exponent)
+    total = product + (mc * (-1) ** sc << (ec - exponent))
+    if any(kind[0] != sf.FINITE for kind in kinds) or total == 0:
+        return sf.fma(a, b, c, form)
+    return sf.round_pack(int(total < 0), abs(total), exponent + power, form)
+
+
+def _div_fixup(form: sf.Format) -> Remedy:
+    """The overflow case tests exponent(S1), which earlier cases exclude: the quotient S0 is meant.
+
+    Extreme quotients reach the instruction as infinity minus infinity, and must give infinity.
+    """
+
+    def remedy(machine: Machine) -> bool:
+        quotient, denominator, numerator = (
+            machine.variables[name].bits for name in ("S0", "S1", "S2")
+        )
+        finite = all(sf.unpack(x, form)[0] == sf.FINITE for x in (denominator, numerator))
+        zero = any(x & ~form.sign_bit == 0 for x in (denominator, numerator))
+        if not sf.is_nan(quotient, form) or not finite or zero:
+            return False
+        machine.variables["S0"] = Value(form.infinity, form.width, "b")
+        return False
+
+    return remedy
+
+
 def _frexp_exponent(form: sf.Format, width: int) -> Remedy:
     """`exponent` means the true exponent of a subnormal, and 0 of a zero, as C's frexp has it.
 
@@ -124,6 +176,10 @@ REMEDIES: Mapping[str, Remedy] = {
     "S_RNDNE_F32": _round_to_even(sf.F32),
     "V_DIV_SCALE_F32": _div_scale_f32,
     "V_DIV_SCALE_F64": _destination_is_source,
+    "V_DIV_FMAS_F32": _div_fmas(sf.F32, 64),
+    "V_DIV_FMAS_F64": _div_fmas(sf.F64, 128),
+    "V_DIV_FIXUP_F32": _div_fixup(sf.F32),
+    "V_DIV_FIXUP_F64": _div_fixup(sf.F64),
     "V_FREXP_EXP_I16_F16": _frexp_exponent(sf.F16, 16),
     "V_FREXP_EXP_I32_F32": _frexp_exponent(sf.F32, 32),
     "V_FREXP_EXP_I32_F64": _frexp_exponent(sf.F64, 32),

@@ -133,11 +133,14 @@ def plan_vector(
         sources[0] = _scalar_or_constant(sources[0], variant, rng)
     elif variant == "modifiers":
         if is_vop3:
-            plan.sources = [_with_modifiers(x, rng) for x in sources]
+            has_abs = "abs" in dict(encoding._fields)
+            plan.sources = [_with_modifiers(x, name, has_abs, rng) for x in sources]
         if plan.sources == sources and not (plan.packed and _random_halves(plan, rng)):
             return None
     elif variant == "clamp":
         if not is_vop3 or kind != "vector" or scalar_form(format_name) is None:
+            return None
+        if "DOT2" in name:  # the ISA guide lists float dot products among those without clamp
             return None
         plan.modifiers["clmp"] = 1
     plan.instruction = _encode(operation, encoding, plan)
@@ -163,10 +166,12 @@ def _scalar_or_constant(source: Source, variant: str, rng: random.Random) -> Sou
     return dataclasses.replace(source, kind="constant", constant=rng.choice(choices))
 
 
-def _with_modifiers(source: Source, rng: random.Random) -> Source:
-    if scalar_form(source.format_name) is None:
+def _with_modifiers(source: Source, name: str, has_abs: bool, rng: random.Random) -> Source:
+    exponent = name.startswith("V_LDEXP") and source.index == 1  # an integer in every format
+    if scalar_form(source.format_name) is None or exponent:
         return source
-    return dataclasses.replace(source, negate=rng.random() < 0.6, absolute=rng.random() < 0.5)
+    absolute = rng.random() < 0.5 and has_abs
+    return dataclasses.replace(source, negate=rng.random() < 0.6, absolute=absolute)
 
 
 def _random_halves(plan: VectorPlan, rng: random.Random) -> bool:
@@ -216,8 +221,11 @@ def _encode(operation: Any, encoding: type, plan: VectorPlan) -> Any:
     if "vdst" in fields:
         if plan.destination == "vector":
             register = _register(v, DESTINATION, plan.destination_width)
-            if plan.high:
-                register = register.h if name.startswith("VOP3") else v[DESTINATION + 128]
+            if plan.high and name.startswith("VOP3"):
+                # OPSEL[3]; the assembler's `.h` would set bit 7 of the register number instead.
+                values["opsel"] = 8
+            elif plan.high:
+                register = v[DESTINATION + 128]
             values["vdst"] = register
         else:
             values["vdst"] = isa.EXEC_LO if plan.destination == "exec" else s[SCALAR_DESTINATION]
