@@ -1,4 +1,4 @@
-"""Jitted functions: specializations, options, levels before and after a call, and the call's cost."""
+"""Jitted functions: specializations, options, levels before and after a call, the call's cost."""
 
 import time
 from dataclasses import fields, replace
@@ -56,12 +56,12 @@ def product(a, b):
     return ops.matmul(a, b)
 
 
-def fresh(function=product, **options):
+def fresh(function: Any = product, **options: Any) -> Any:
     return JittedFunction(function.function, "gfx1151", options=CompileOptions(**options))
 
 
 def test_looks_like_the_function():
-    assert product.__name__ == "product"
+    assert getattr(product, "__name__", "") == product.name == "product"
     assert product.__doc__ == "A plain matmul."
 
 
@@ -71,7 +71,7 @@ def test_one_compilation_per_kind_of_arguments(compiled):
     assert function.lower(zeros(16, 16), b=zeros(16, 16)) is first
     others = [
         function.lower(zeros(16, 32), zeros(32, 16)),
-        function.lower(zeros(16, 16, dtype=ml_dtypes.bfloat16), zeros(16, 16, dtype=ml_dtypes.bfloat16)),
+        function.lower(*[zeros(16, 16, dtype=ml_dtypes.bfloat16)] * 2),
         function.lower(zeros(16, 17)[:, 1:], zeros(16, 16)),
         function.lower(TensorSpec((None, 16), "f16"), TensorSpec((16, 16), "f16")),
         function.lower(),

@@ -1,5 +1,7 @@
 """Passes from Python: names, pipelines, verification, and alignments against real memory."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -107,7 +109,8 @@ def allocated(shape, row_padding, offset):
 @st.composite
 def views_of_arrays(draw):
     """(array, view kinds and parameters) with a shape whose rows are sometimes long enough."""
-    shape = tuple(draw(st.lists(st.sampled_from([1, 2, 3, 8, 16]), min_size=1, max_size=3)))
+    sizes = st.sampled_from([1, 2, 3, 8, 16])
+    shape: Any = tuple(draw(st.lists(sizes, min_size=1, max_size=3)))
     array = allocated(shape, draw(st.sampled_from([0, 1, 8])), draw(st.sampled_from([0, 1, 8])))
     steps = []
     for _ in range(draw(st.integers(1, 3))):

@@ -56,3 +56,24 @@ func.func @f(%s: !wave.fragment<16x16xf32, acc>) {
   %0 = wave.reduce %s {kind = "mean"} : !wave.fragment<16x16xf32, acc> -> !wave.statistic<16xf32, column>
   func.return
 }
+
+// -----
+// CHECK: error: wave.mask_staged axis 'lane'; supported: ('row', 'column')
+func.func @f(%s: !wave.staged<64x32xi8, rows>, %i: i32) {
+  %0 = "wave.mask_staged"(%s, %i) {axis = "lane", operandSegmentSizes = array<i32: 1, 1, 0>} : (!wave.staged<64x32xi8, rows>, i32) -> !wave.staged<64x32xi8, rows>
+  func.return
+}
+
+// -----
+// CHECK: error: wave.load_global_statistic: only per-column statistics
+func.func @f(%p: !wave.pointer<f32>, %i: i32) {
+  %0 = wave.load_global_statistic %p limit %i : !wave.pointer<f32> -> !wave.statistic<16xf32, row>
+  func.return
+}
+
+// -----
+// CHECK: error: wave.dot: both operands must be b fragments of one type
+func.func @f(%a: !wave.fragment<16x16xf16, a>) {
+  %0 = wave.dot %a, %a : !wave.fragment<16x16xf16, a>, !wave.fragment<16x16xf16, a> -> !wave.statistic<16xf32, column>
+  func.return
+}
