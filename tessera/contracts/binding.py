@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tessera.contracts.attention import bind_sequences, check_attention_options
 from tessera.contracts.matmul import check_matmul_options
 from tessera.contracts.model import (
     BYTE_DTYPES,
@@ -28,7 +29,9 @@ def bind(
 
     Options read by matmul: `transpose_a`, `transpose_b`; `out_dtype` (absent: f32, of integers
     i32); `packed_a`, `packed_b` ("i4", "u4": k counts bytes); `beta`, `bias` ("row", "column"),
-    `gate`, `residual`, each of which adds an operand; `activation`. By elementwise: `function`,
+    `gate`, `residual`, each of which adds an operand; `activation`. By attention: `causal`,
+    `scale`, `window_left`, `window_right`, `softcap`; `bias_dtype`, `alibi`, `variable_lengths`,
+    which add operands, and `bias_gradient`, which adds a result. By elementwise: `function`,
     `out_dtype`, `scalar`; its symbols are `size0`..`size3` of the broadcast shape, its operands
     `x0`, `x1`, its result `out`.
     Raises ShapeError, DtypeError or OptionError that name op, operand, dimension and both sizes.
@@ -48,14 +51,19 @@ def bind(
     _check_dtypes(contract, present, operands)
     if op == "matmul":
         check_matmul_options(named, options)
+    else:
+        check_attention_options(op, named, options)
+        bind_sequences(op, symbols)
     _check_sizes(contract, symbols)
     batch = (symbols["batch"],) if "batch" in symbols else ()
     results = {
         result.name: TensorSpec(
-            (*(batch if result.batched else ()), *(symbols[dim] for dim in result.dims)),
+            named[result.shape_of].shape
+            if result.shape_of
+            else (*(batch if result.batched else ()), *(symbols[dim] for dim in result.dims)),
             _result_dtype(op, result, named, options),
         )
-        for result in contract.results
+        for result in contract.results_under(options)
     }
     return Binding(symbols, named, results)
 
@@ -69,6 +77,8 @@ def _bind_symbols(
         dims = operand.dims_under(options)
         if operand.batched and len(spec.shape) == len(dims) + 1:
             spec = _bind_batch(contract, operand, spec, symbols, origin)
+        if operand.broadcast:
+            dims, spec = _without_broadcast_axes(operand, dims, spec)
         if len(spec.shape) != len(dims):
             raise ShapeError(
                 f"{contract.name}: operand {operand.name!r} must have rank {len(dims)} "
@@ -86,6 +96,23 @@ def _bind_symbols(
                     f"{operand.name} is {spec}"
                 )
     return symbols
+
+
+def _without_broadcast_axes(
+    operand: OperandContract, dims: tuple[str, ...], spec: TensorSpec
+) -> tuple[tuple[str, ...], TensorSpec]:
+    """The dimensions and sizes that bind: those that broadcast, or are absent in front, do not."""
+    missing = dims[: max(len(dims) - len(spec.shape), 0)]
+    if any(dim not in operand.broadcast for dim in missing):
+        return dims, spec
+    kept = [
+        (dim, size)
+        for dim, size in zip(dims[len(missing) :], spec.shape, strict=False)
+        if not (size == 1 and dim in operand.broadcast)
+    ]
+    if len(spec.shape) > len(dims):
+        return dims, spec
+    return tuple(dim for dim, _ in kept), TensorSpec(tuple(size for _, size in kept), spec.dtype)
 
 
 def _bind_batch(

@@ -46,7 +46,9 @@ class OperandContract:
 
     `transposed_by` names the boolean option under which the dimensions stand in reverse order,
     `when` the option without which the operand is absent. A `batched` operand may have one axis
-    more in front, `batch`; one entry there serves all entries of the other operands.
+    more in front, `batch`; one entry there serves all entries of the other operands. Along the
+    `broadcast` dimensions it may have size 1, or lack them in front, for any size of the others:
+    kernels then see stride 0. `any_strides` lifts the rule of a contiguous last axis.
     """
 
     name: str
@@ -55,6 +57,8 @@ class OperandContract:
     transposed_by: str | None = None
     when: str = ""
     batched: bool = False
+    broadcast: tuple[str, ...] = ()
+    any_strides: bool = False
 
     def dims_under(self, options: Mapping[str, object]) -> tuple[str, ...]:
         """The dimension symbols in the order in which memory has them under `options`."""
@@ -69,6 +73,9 @@ class OperandContract:
 class ResultContract:
     """One result: its dimension symbols, and its dtype as a name or as that of an operand.
 
+    `shape_of` names an operand whose very shape it has instead, broadcast axes included. `when` is
+    the option without which the result is absent.
+
     `dtype_option` names the option that overrides the dtype, `dtypes` what it may ask for.
     """
 
@@ -79,6 +86,8 @@ class ResultContract:
     dtype_option: str = ""
     dtypes: tuple[str, ...] = FLOAT_DTYPES
     batched: bool = False
+    shape_of: str = ""
+    when: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,10 +107,15 @@ class OpContract:
 
     def operands_under(self, options: Mapping[str, object]) -> tuple[OperandContract, ...]:
         """The operands that the operation has under `options`, in order."""
-        absent = (None, False, "")
-        return tuple(
-            one for one in self.operands if not one.when or options.get(one.when) not in absent
-        )
+        return tuple(one for one in self.operands if _is_present(one.when, options))
+
+    def results_under(self, options: Mapping[str, object]) -> tuple[ResultContract, ...]:
+        """The results that the operation has under `options`, in order."""
+        return tuple(one for one in self.results if _is_present(one.when, options))
+
+
+def _is_present(option: str, options: Mapping[str, object]) -> bool:
+    return not option or options.get(option) not in (None, False, "")
 
 
 @dataclass(frozen=True)

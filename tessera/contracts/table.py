@@ -15,6 +15,25 @@ from tessera.contracts.model import (
     ResultContract,
 )
 
+_HEADS = ("batch", "heads", "seq_q", "head_dim")
+_HEADS_V = ("batch", "heads", "seq_q", "head_dim_v")
+_HEADS_K = ("batch", "heads_k", "seq_k", "head_dim")
+_HEADS_K_V = ("batch", "heads_k", "seq_k", "head_dim_v")
+_ROWS = ("batch", "heads", "seq_q")
+_SCORES = ("batch", "heads", "seq_q", "seq_k")
+_ATTENTION_OPTIONS = (
+    OperandContract(
+        "bias", _SCORES, FLOAT_DTYPES, when="bias_dtype", broadcast=_SCORES, any_strides=True
+    ),
+    OperandContract(
+        "alibi_slopes", ("batch", "heads"), ("f32",), when="alibi", broadcast=("batch",)
+    ),
+    OperandContract("cu_seqlens_q", ("sequence_starts",), ("i32",), when="variable_lengths"),
+    OperandContract("cu_seqlens_k", ("sequence_starts",), ("i32",), when="variable_lengths"),
+)
+"""What follows the tensors of attention, forward and backward, under its options."""
+_ATTENTION_LIMITS = (("head_dim", 1, MAX_HEAD_DIM), ("head_dim_v", 1, MAX_HEAD_DIM))
+
 CONTRACTS: Mapping[str, OpContract] = MappingProxyType(
     {
         "matmul": OpContract(
@@ -44,16 +63,38 @@ CONTRACTS: Mapping[str, OpContract] = MappingProxyType(
         "flash_attn": OpContract(
             name="flash_attn",
             operands=(
-                OperandContract("q", ("batch", "heads", "seq_q", "head_dim"), HALF_DTYPES),
-                OperandContract("k", ("batch", "heads_k", "seq_k", "head_dim"), HALF_DTYPES),
-                OperandContract("v", ("batch", "heads_k", "seq_k", "head_dim_v"), HALF_DTYPES),
+                OperandContract("q", _HEADS, HALF_DTYPES),
+                OperandContract("k", _HEADS_K, HALF_DTYPES),
+                OperandContract("v", _HEADS_K_V, HALF_DTYPES),
+                *_ATTENTION_OPTIONS,
             ),
             results=(
-                ResultContract("o", ("batch", "heads", "seq_q", "head_dim_v"), dtype_of="q"),
-                ResultContract("lse", ("batch", "heads", "seq_q"), dtype="f32"),
+                ResultContract("o", _HEADS_V, dtype_of="q"),
+                ResultContract("lse", _ROWS, dtype="f32"),
             ),
             same_dtype=("q", "k", "v"),
-            limits=(("head_dim", 1, MAX_HEAD_DIM), ("head_dim_v", 1, MAX_HEAD_DIM)),
+            limits=_ATTENTION_LIMITS,
+            multiples=(("heads", "heads_k"),),
+        ),
+        "flash_attn_bwd": OpContract(
+            name="flash_attn_bwd",
+            operands=(
+                OperandContract("q", _HEADS, HALF_DTYPES),
+                OperandContract("k", _HEADS_K, HALF_DTYPES),
+                OperandContract("v", _HEADS_K_V, HALF_DTYPES),
+                OperandContract("o", _HEADS_V, HALF_DTYPES),
+                OperandContract("lse", _ROWS, ("f32",)),
+                OperandContract("do", _HEADS_V, HALF_DTYPES),
+                *_ATTENTION_OPTIONS,
+            ),
+            results=(
+                ResultContract("dq", _HEADS, dtype_of="q"),
+                ResultContract("dk", _HEADS_K, dtype_of="q"),
+                ResultContract("dv", _HEADS_K_V, dtype_of="q"),
+                ResultContract("dbias", (), dtype_of="bias", shape_of="bias", when="bias_gradient"),
+            ),
+            same_dtype=("q", "k", "v", "o", "do"),
+            limits=_ATTENTION_LIMITS,
             multiples=(("heads", "heads_k"),),
         ),
     }
