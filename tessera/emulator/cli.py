@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "--arg", action="append", default=[], metavar="NAME=VALUE", help=ARGUMENT_HELP
     )
     parser.add_argument("--dynamic-lds", type=int, default=0, metavar="BYTES")
-    parser.add_argument("--max-instructions", type=int, default=2_000_000_000, metavar="N")
+    parser.add_argument("--max-instructions", type=int, metavar="N")
     parser.add_argument("--save", metavar="DIR", help="write every buffer as DIR/NAME.npy")
     parser.add_argument("--trace", action="store_true", help="print what the first wave executes")
     parser.add_argument("--profile", action="store_true", help="print a count per instruction")

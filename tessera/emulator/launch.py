@@ -59,7 +59,7 @@ def run(
     args: Sequence[Any],
     dynamic_lds: int = 0,
     sanitize: bool = True,
-    max_instructions: int = 2_000_000_000,
+    max_instructions: int | None = None,
     on_finding: str = "raise",
     trace: Callable[[str], None] | None = None,
     profile: bool = False,
@@ -69,8 +69,9 @@ def run(
     `grid` counts workgroups and `block` threads per workgroup (1 to 3 numbers each). `args` holds
     one value per explicit argument: a numpy array (a buffer, updated in place), a number, or None
     for a null pointer. `dynamic_lds` is in bytes. `sanitize` turns on the checks beyond bounds.
-    `on_finding` is "raise" or "collect". `trace` receives a line per instruction of the first wave;
-    `profile` fills `Report.by_pc`.
+    `max_instructions` bounds the wave-instructions of the whole launch; without it, each wave may
+    execute 5 million. `on_finding` is "raise" or "collect". `trace` receives a line per instruction
+    of the first wave; `profile` fills `Report.by_pc`.
 
     Raises EmulatorError subclasses: CodeObjectError, LaunchArgumentError,
     UnsupportedInstructionError, and with "raise" those that carry a finding.
@@ -174,7 +175,9 @@ class Launch:
             0,
         )
 
-    def execute(self, sanitize: bool, limit: int, trace: Callable[[str], None] | None) -> None:
+    def execute(
+        self, sanitize: bool, limit: int | None, trace: Callable[[str], None] | None
+    ) -> None:
         """Run all workgroups; written buffers go back to the caller even when a fault is raised."""
         for block in self.program.blocks.values():
             block.count = 0

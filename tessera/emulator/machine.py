@@ -20,6 +20,7 @@ from tessera.emulator.step import Step
 # many blocks.
 BLOCKS_PER_TURN = 2000
 NO_STOP = 1 << 62
+LONGEST_WAVE = 5_000_000
 
 
 class Machine:
@@ -30,10 +31,13 @@ class Machine:
         batch: Batch,
         program: Program,
         mode: int,
-        limit: int,
+        limit: int | None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        self.batch, self.program, self.limit, self.trace = batch, program, limit, trace
+        self.batch, self.program, self.trace = batch, program, trace
+        # Without a limit of the caller's, one wave may execute as much as takes about a minute.
+        self.limit = NO_STOP if limit is None else limit
+        self.wave_limit = LONGEST_WAVE if limit is None else NO_STOP
         self.ready: list[WaveGroup] = []
         self.waiting: list[tuple[WaveGroup, Step]] = []
         workgroups = int(batch.workgroup.max()) + 1
@@ -70,6 +74,7 @@ class Machine:
             block = blocks.get((g.pc, g.mode)) or program.block(g.pc, g.mode)
             block.count += g.count
             batch.executed += block.length * g.count
+            g.steps += block.length
             if not g.whole:
                 g.load(block.registers)
                 g.dirty |= block.writes
@@ -79,7 +84,7 @@ class Machine:
                 _run_fast(g, block)
             if block.error is not None:
                 raise block.error
-            if batch.executed > self.limit:
+            if batch.executed > self.limit or g.steps > self.wave_limit:
                 self._too_long(g, block)
             if not self._finish(g, block):
                 return
@@ -220,11 +225,15 @@ class Machine:
     def _too_long(self, g: WaveGroup, block: Block) -> None:
         instruction = (block.last or block.steps[-1]).instruction
         self.batch.faults.raises = True
+        count = (
+            f"{self.limit} wave-instructions"
+            if self.limit != NO_STOP
+            else f"{self.wave_limit} instructions of one wave"
+        )
         self.batch.faults.report(
             "instruction_limit",
             instruction,
-            f"more than {self.limit} wave-instructions executed: an infinite loop, or raise "
-            "max_instructions",
+            f"more than {count} executed: an infinite loop, or raise max_instructions",
             g,
             0,
         )

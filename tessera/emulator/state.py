@@ -65,7 +65,8 @@ class WaveGroup:
     """Waves that share a program counter, with their registers as arrays.
 
     `mask` is None when every lane of every wave is active, else bool [waves, 32]. `index` are the
-    waves' numbers in the batch, or None for all of them.
+    waves' numbers in the batch, or None for all of them; `steps` counts the instructions of the
+    wave that has executed most.
     """
 
     __slots__ = (
@@ -86,6 +87,7 @@ class WaveGroup:
         "pending",
         "scc",
         "sgpr",
+        "steps",
         "u32",
         "whole",
         "workgroup",
@@ -104,6 +106,7 @@ class WaveGroup:
         self.mask: np.ndarray | None = None
         self.dirty = 0
         self.written = 0
+        self.steps = 0
         self.pending: dict[str, list[int]] = {}
         if index is None:
             self.count = batch.waves
@@ -137,7 +140,7 @@ class WaveGroup:
         """Reuse this group of all waves after its parts have joined at `pc`."""
         self.pc, self.mode = pc, mode
         self.scc = self.batch.scc
-        self.dirty, self.written = 0, 0
+        self.dirty, self.written, self.steps = 0, 0, 0
         self.pending = {}
         self._set_mask(self.sgpr[EXEC_LO])
 
@@ -148,6 +151,7 @@ class WaveGroup:
         is so in any wave.
         """
         self.written |= other.written
+        self.steps = max(self.steps, other.steps)
         for counter, theirs in other.pending.items():
             mine = self.pending.setdefault(counter, [])
             longer, shorter = (mine, theirs) if len(mine) >= len(theirs) else (theirs, mine)
