@@ -11,7 +11,7 @@ from tessera import emulator
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
-# Every round: wave w spins (seed + 3 * w) % 5 times, writes to LDS, meets the others at a barrier and
+# Every round: a wave spins up to four times, writes to LDS, meets the others at a barrier and
 # reads its neighbour's word; a second barrier closes the round.
 ROUNDS = """
 @shared = internal addrspace(3) global [256 x i32] undef
