@@ -166,13 +166,14 @@ def padded(size: int) -> int:
 class AttentionChoice:
     """Shipped forward schedules up to one head_dim.
 
-    `wide` is for many queries on 16-byte boundaries, `unaligned` for many on others (whose fetches
-    take more registers), `small` for so few queries that `wide` would leave waves idle.
+    `wide` is for many queries; `narrow` for many whose rows are not on 16-byte boundaries or whose
+    keys and values differ in width, since such fetches take more registers; `small` for so few
+    queries that `wide` would leave waves idle.
     """
 
     largest_head_dim: int
     wide: AttentionSchedule
-    unaligned: AttentionSchedule
+    narrow: AttentionSchedule
     small: AttentionSchedule
 
 
@@ -180,25 +181,31 @@ ATTENTION_SCHEDULES: tuple[AttentionChoice, ...] = (
     AttentionChoice(
         64,
         wide=AttentionSchedule(waves=8, queries_per_wave=32, keys_per_step=32),
-        unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
-        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=64),
+        narrow=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
+        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
+    ),
+    AttentionChoice(
+        80,
+        wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
+        narrow=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
+        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
     ),
     AttentionChoice(
         96,
         wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
-        unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
-        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=32),
+        narrow=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
+        small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
     ),
     AttentionChoice(
         128,
         wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
-        unaligned=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
-        small=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
+        narrow=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=16),
+        small=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=16),
     ),
     AttentionChoice(
         256,
         wide=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
-        unaligned=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
+        narrow=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
         small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
     ),
 )
@@ -221,7 +228,8 @@ def attention_schedule(
     largest = max(head_dim, head_dim_v)
     for choice in ATTENTION_SCHEDULES:
         if largest <= choice.largest_head_dim:
-            schedule = choice.wide if alignment >= 16 else choice.unaligned
+            is_even = alignment >= 16 and padded(head_dim) == padded(head_dim_v)
+            schedule = choice.wide if is_even else choice.narrow
             if seq_q is not None and seq_q <= schedule.queries // 2:
                 schedule = choice.small
             check_lds(target, schedule.lds_bytes(head_dim, head_dim_v))
