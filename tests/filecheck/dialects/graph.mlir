@@ -54,3 +54,11 @@ func.func @views(%x: tensor<5x16xf16>) -> tensor<1x2x8x5xf16> {
   %2 = tessera.transpose %1 : tensor<1x2x5x8xf16> -> tensor<1x2x8x5xf16>
   func.return %2 : tensor<1x2x8x5xf16>
 }
+
+// CHECK-LABEL: func.func @attention_backward
+// CHECK-NEXT: %dq, %dk, %dv, %dbias = tessera.flash_attn_bwd(%q, %k, %k, %q, %lse, %q, %bias, %slopes) {causal = "top_left", window_left = 3 : i64, window_right = 0 : i64, softcap = 5.000000e-01 : f64, bias_dtype = "bf16", alibi = true, bias_gradient = true} :
+// GENERIC: %dq, %dk, %dv, %dbias = "tessera.flash_attn_bwd"(%q, %k, %k, %q, %lse, %q, %bias, %slopes)
+func.func @attention_backward(%q: tensor<1x2x?x64xf16>, %k: tensor<1x1x?x64xf16>, %lse: tensor<1x2x?xf32>, %bias: tensor<2x1x?xbf16>, %slopes: tensor<2xf32>) -> tensor<1x2x?x64xf16> {
+  %dq, %dk, %dv, %dbias = tessera.flash_attn_bwd(%q, %k, %k, %q, %lse, %q, %bias, %slopes) {causal = "top_left", window_left = 3 : i64, window_right = 0 : i64, softcap = 5.000000e-01 : f64, bias_dtype = "bf16", alibi = true, bias_gradient = true} : (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x2x?x64xf16>, tensor<1x2x?xf32>, tensor<1x2x?x64xf16>, tensor<2x1x?xbf16>, tensor<2xf32>) -> (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<2x1x?xbf16>)
+  func.return %dq : tensor<1x2x?x64xf16>
+}

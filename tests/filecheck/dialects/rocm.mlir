@@ -38,3 +38,11 @@ func.func @with_operands(%a: tensor<?x?xf16>, %b: tensor<?x?xf16>) -> tensor<1x1
   %o, %lse = tessera_rocm.flash_attn(%e, %e, %e) {name = "flash_attn_0", dtype = "f16", head_dim = 64, causal = "bottom_right", scale = 0.125 : f64, waves = 4, queries_per_wave = 16, keys_per_step = 32} : (tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>) -> (tensor<1x1x?x64xf16>, tensor<1x1x?xf32>)
   func.return %o : tensor<1x1x?x64xf16>
 }
+
+// CHECK-LABEL: func.func @attention_backward
+// CHECK-NEXT: %dq, %dk, %dv, %dbias = tessera_rocm.flash_attn_bwd(%q, %k, %k, %q, %lse, %q, %bias, %slopes) {name = "fab", head_dim = 64 : i64, dtype = "f16", causal = "top_left", window_left = 3 : i64, window_right = 0 : i64, softcap = 5.000000e-01 : f64, bias_dtype = "bf16", alibi = true, bias_gradient = true} :
+// GENERIC: %dq, %dk, %dv, %dbias = "tessera_rocm.flash_attn_bwd"(%q, %k, %k, %q, %lse, %q, %bias, %slopes)
+func.func @attention_backward(%q: tensor<1x2x?x64xf16>, %k: tensor<1x1x?x64xf16>, %lse: tensor<1x2x?xf32>, %bias: tensor<2x1x?xbf16>, %slopes: tensor<2xf32>) -> tensor<1x2x?x64xf16> {
+  %dq, %dk, %dv, %dbias = tessera_rocm.flash_attn_bwd(%q, %k, %k, %q, %lse, %q, %bias, %slopes) {name = "fab", head_dim = 64 : i64, dtype = "f16", causal = "top_left", window_left = 3 : i64, window_right = 0 : i64, softcap = 5.000000e-01 : f64, bias_dtype = "bf16", alibi = true, bias_gradient = true} : (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x2x?x64xf16>, tensor<1x2x?xf32>, tensor<1x2x?x64xf16>, tensor<2x1x?xbf16>, tensor<2xf32>) -> (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<2x1x?xbf16>)
+  func.return %dq : tensor<1x2x?x64xf16>
+}

@@ -24,7 +24,7 @@
 "tessera_rocm.flash_attn"() {head_dim = 64, dtype = "f16"} : () -> ()
 
 // -----
-// CHECK: error: tessera_rocm.flash_attn: unknown attribute 'dropout'; supported: {{.*}}head_dim, head_dim_v, causal, scale
+// CHECK: error: tessera_rocm.flash_attn: unknown attribute 'dropout'; supported: {{.*}}causal, scale{{.*}}head_dim, head_dim_v
 "tessera_rocm.flash_attn"() {name = "fa", head_dim = 64, dtype = "f16", dropout = 0.5 : f64} : () -> ()
 
 // -----
@@ -95,8 +95,24 @@ func.func @f(%a: tensor<4x4xf16>) {
 }
 
 // -----
-// CHECK: error: tessera_rocm.launch: contract = 'conv'; supported: matmul, flash_attn, elementwise
+// CHECK: error: tessera_rocm.launch: contract = 'conv'; supported: matmul, flash_attn
 func.func @f(%a: tensor<4x4xf16>) {
   %c = tessera_rocm.launch(%a, %a) {contract = "conv", options = {}, rules = "[]"} : (tensor<4x4xf16>, tensor<4x4xf16>) -> tensor<4x4xf32>
   func.return
 }
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn_bwd: window_left = -1 must be a number of keys from 0 to 2^31 - 1
+"tessera_rocm.flash_attn_bwd"() {name = "fa", head_dim = 64, dtype = "f16", window_left = -1 : i64} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn_bwd: softcap = 0.0 must be a finite positive number
+"tessera_rocm.flash_attn_bwd"() {name = "fa", head_dim = 64, dtype = "f16", softcap = 0.0 : f64} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn_bwd: bias with variable_lengths is not built
+"tessera_rocm.flash_attn_bwd"() {name = "fa", head_dim = 64, dtype = "f16", bias_dtype = "f32", variable_lengths = true} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn_bwd: rows_per_step = 0 must be a positive integer
+"tessera_rocm.flash_attn_bwd"() {name = "fa", head_dim = 64, dtype = "f16", rows_per_step = 0} : () -> ()

@@ -31,3 +31,11 @@ func.func @elementwise(%x: tensor<7xf16>) -> tensor<7x1xf32> {
   %z = tile.view %y {kind = "reshape", parameters = array<i64: 7, 1>} : tensor<7xf32> -> tensor<7x1xf32>
   func.return %z : tensor<7x1xf32>
 }
+
+// CHECK-LABEL: func.func @attention_backward
+// CHECK-NEXT: %dq, %dk, %dv, %dbias = tile.flash_attn_bwd(%q, %k, %k, %q, %lse, %q, %bias, %slopes) {name = "fab", causal = "top_left", window_left = 3 : i64, window_right = 0 : i64, softcap = 5.000000e-01 : f64, bias_dtype = "bf16", alibi = true, bias_gradient = true, waves = 4 : i64, rows_per_step = 32 : i64, alignment = 2 : i64} :
+// GENERIC: %dq, %dk, %dv, %dbias = "tile.flash_attn_bwd"(%q, %k, %k, %q, %lse, %q, %bias, %slopes)
+func.func @attention_backward(%q: tensor<1x2x?x64xf16>, %k: tensor<1x1x?x64xf16>, %lse: tensor<1x2x?xf32>, %bias: tensor<2x1x?xbf16>, %slopes: tensor<2xf32>) -> tensor<1x2x?x64xf16> {
+  %dq, %dk, %dv, %dbias = tile.flash_attn_bwd(%q, %k, %k, %q, %lse, %q, %bias, %slopes) {name = "fab", causal = "top_left", window_left = 3 : i64, window_right = 0 : i64, softcap = 5.000000e-01 : f64, bias_dtype = "bf16", alibi = true, bias_gradient = true, waves = 4 : i64, rows_per_step = 32 : i64, alignment = 2 : i64} : (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x2x?x64xf16>, tensor<1x2x?xf32>, tensor<1x2x?x64xf16>, tensor<2x1x?xbf16>, tensor<2xf32>) -> (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<2x1x?xbf16>)
+  func.return %dq : tensor<1x2x?x64xf16>
+}

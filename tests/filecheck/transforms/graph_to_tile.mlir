@@ -35,3 +35,10 @@ func.func @attention(%x: tensor<?x80xf16>) -> tensor<1x2x40x?xf16> {
   %2 = tessera.transpose %o : tensor<1x2x?x40xf16> -> tensor<1x2x40x?xf16>
   func.return %2 : tensor<1x2x40x?xf16>
 }
+
+// CHECK-LABEL: func.func @backward
+// CHECK-NEXT: %dq, %dk, %dv = tile.flash_attn_bwd(%q, %k, %k, %q, %lse, %q) {name = "flash_attn_bwd_0", causal = "top_left"}
+func.func @backward(%q: tensor<1x2x?x64xf16>, %k: tensor<1x1x?x64xf16>, %lse: tensor<1x2x?xf32>) -> tensor<1x2x?x64xf16> {
+  %dq, %dk, %dv = tessera.flash_attn_bwd(%q, %k, %k, %q, %lse, %q) {causal = "top_left"} : (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x2x?x64xf16>, tensor<1x2x?xf32>, tensor<1x2x?x64xf16>) -> (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>)
+  func.return %dq : tensor<1x2x?x64xf16>
+}

@@ -40,3 +40,16 @@ func.func @elementwise(%x: tensor<4x6xf16>) -> tensor<6x4xf16> {
   %z = tile.view %y {kind = "permute", parameters = array<i64: 1, 0>} : tensor<4x6xf16> -> tensor<6x4xf16>
   func.return %z : tensor<6x4xf16>
 }
+
+// CHECK-LABEL: func.func @backward
+// CHECK-NEXT: tessera_rocm.mfma {for_kernel = "fab", m = 16 : i64, n = 16 : i64, k = 16 : i64, dtype = "f16", accumulator_dtype = "f32"}
+// CHECK-NEXT: tessera_rocm.async_copy {for_kernel = "fab", operand = "q", rows = 32 : i64, columns = 64 : i64, dtype = "f16"}
+// CHECK-NEXT: tessera_rocm.async_copy {for_kernel = "fab", operand = "k"
+// CHECK-NEXT: tessera_rocm.async_copy {for_kernel = "fab", operand = "v"
+// CHECK-NEXT: tessera_rocm.async_copy {for_kernel = "fab", operand = "do"
+// CHECK-NEXT: tessera_rocm.wait {for_kernel = "fab", pending = 0 : i64}
+// CHECK-NEXT: %dq, %dk, %dv = tessera_rocm.flash_attn_bwd(%q, %k, %k, %q, %lse, %q) {name = "fab", head_dim = 64 : i64, dtype = "f16", window_left = 7 : i64, waves = 4 : i64, rows_per_step = 32 : i64, alignment = 16 : i64}
+func.func @backward(%q: tensor<1x2x?x64xf16>, %k: tensor<1x1x?x64xf16>, %lse: tensor<1x2x?xf32>) -> tensor<1x2x?x64xf16> {
+  %dq, %dk, %dv = tile.flash_attn_bwd(%q, %k, %k, %q, %lse, %q) {name = "fab", window_left = 7, waves = 4, rows_per_step = 32, alignment = 16} : (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x2x?x64xf16>, tensor<1x2x?xf32>, tensor<1x2x?x64xf16>) -> (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>)
+  func.return %dq : tensor<1x2x?x64xf16>
+}
