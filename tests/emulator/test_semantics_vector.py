@@ -126,7 +126,7 @@ def test_function_agrees_with_the_pseudocode(name):
         assert np.asarray(result).dtype == TYPES.get(kind, np.dtype("uint32")), kind
     differences = []
     for index, row in enumerate(zip(*columns, strict=True)):
-        if name.startswith("V_DIV_FIXUP") and is_nan(row[0], operation.sources[0]):
+        if name in ("V_DIV_FIXUP_F32", "V_DIV_FIXUP_F64") and is_nan(row[0], kinds[0]):
             continue  # the text passes it through; see the division sequence
         wanted = expected_results(name, operation, row, index % 32)
         if name in FLUSHING:

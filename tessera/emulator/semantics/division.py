@@ -1,10 +1,11 @@
 """Division helper instructions to numpy functions: V_DIV_SCALE, V_DIV_FMAS and V_DIV_FIXUP.
 
 Compilers divide with scale, reciprocal, Newton steps, fmas and fixup. The published pseudo-code of
-two of these cannot divide as it stands, so the intent is followed, and tests check that the whole
-sequence gives correctly rounded quotients: V_DIV_SCALE scales a denominator whose reciprocal is
-denormal down, not up; V_DIV_FMAS multiplies by 2 ** 64 (f64: 2 ** 128) when its third operand is at
-least 2 in size, as after a scaled-up denominator, and by the inverse otherwise.
+these cannot divide as it stands, so the intent is followed, and tests check that LLVM's sequence
+gives correctly rounded quotients: V_DIV_SCALE scales a denominator whose reciprocal is denormal
+down, not up (which would overflow); V_DIV_FMAS multiplies by 2 ** 64 (f64: 2 ** 128) when its third
+operand is at least 2 in size, as after a scaled-up denominator, and by the inverse otherwise;
+V_DIV_FIXUP of f32 and f64 gives infinity where the steps made NaN of an overflowing quotient.
 """
 
 from __future__ import annotations
@@ -122,7 +123,9 @@ def _div_fixup(quotient: Array, denominator: Array, numerator: Array, form: _For
     infinity, zero = kind(np.inf), kind(0)
     sign = np.signbit(denominator) ^ np.signbit(numerator)
     top, bottom = form.exponent(numerator), form.exponent(denominator)
-    result = np.where(np.isnan(quotient), infinity, np.abs(quotient))
+    result = np.abs(quotient)
+    if form is not _F16:  # f16 is divided through f32, which cannot overflow on the way
+        result = np.where(np.isnan(quotient), infinity, result)
     result = np.where(top - bottom < form.underflow, zero, result)
     top_zero, bottom_zero = numerator == 0, denominator == 0
     top_infinite, bottom_infinite = np.isinf(numerator), np.isinf(denominator)
