@@ -290,22 +290,24 @@ def test_scalar_load_with_a_negative_offset():
     assert (arrays["out"] == 16).all()
 
 
-def test_buffer_loads_with_a_stride():
-    """A structured buffer: idxen multiplies the index by the stride and bounds it."""
-    x = np.arange(64, dtype=np.uint32)
+@pytest.mark.parametrize("select, records", [(3, 20), (1, 20), (0, 20)])
+def test_buffer_loads_with_a_stride(select, records):
+    """idxen multiplies the index by the stride; OOB_SELECT says whether records are counted."""
+    x = np.arange(128, dtype=np.uint32)
     arrays = {"x": x, "out": np.zeros(LANES, np.uint32)}
     body = [
         isa.s_mov_b32(s[8], s[4]),
         isa.s_or_b32(s[9], s[5], 12 << 16),  # stride of 12 bytes
-        isa.s_mov_b32(s[10], 20),  # records
-        isa.s_mov_b32(s[11], 0x31004000 | 1 << 28),
+        isa.s_mov_b32(s[10], records),
+        isa.s_mov_b32(s[11], 0x01004000 | select << 28),
         isa.buffer_load_b32(vdata=v[2], vaddr=v[0], srsrc=s[8:11], soffset=0, idxen=1, offset=4),
         isa.s_waitcnt(simm16=0),
         store(2),
     ]
     clean(body, arrays)
-    expected = np.where(np.arange(32) < 20, np.arange(32) * 3 + 1, 0)
-    assert np.array_equal(arrays["out"], expected)
+    index = np.arange(32)
+    inside = 12 * index + 8 <= records if select == 3 else index < records
+    assert np.array_equal(arrays["out"], np.where(inside, index * 3 + 1, 0))
 
 
 def test_an_unknown_instruction_is_named():

@@ -149,7 +149,12 @@ def test_registers_relative_to_m0(name, m0):
 @pytest.mark.parametrize("offset", [0, 12])
 def test_lds_permutes(operation, offset):
     permute = isa.DS(operation, vdst=v[5], addr=v[3], data0=v[4], offset0=offset)
-    cases = cases_over_masks("permute", [permute, *wait_all()])
+
+    def keep_positive(vectors, _):
+        # High-order bits are ignored; the text divides them as a signed number.
+        vectors[0, :, 3] &= 0x7FFFFF00 | 0x7F
+
+    cases = cases_over_masks("permute", [permute, *wait_all()], keep_positive)
     for case, outcome in zip(cases, run_batch(cases)):
         names = {
             "ADDR": 3,

@@ -134,8 +134,11 @@ def _build(name: str, operation: Any, values: dict[str, Any], marker: Any, sourc
 
 def evaluate_dpp(
     plan: VectorPlan, control: Control, vectors: np.ndarray, scalars: np.ndarray
-) -> Expected:
-    """The text on operands moved between lanes, for the lanes that DPP lets run."""
+) -> tuple[Expected, np.ndarray]:
+    """The text on operands moved between lanes, for the lanes that DPP lets run.
+
+    Returns the expected registers, and the vectors with each lane's S0 as it reads it.
+    """
     moved, enabled = vectors.copy(), scalars.copy()
     register = plan.sources[0].register
     for wave in range(vectors.shape[0]):
@@ -153,4 +156,4 @@ def evaluate_dpp(
         expected.vectors[wave, :, register] = vectors[wave, :, register]
         if plan.destination != "exec":
             expected.scalars[wave, h.EXEC] = scalars[wave, h.EXEC]
-    return expected
+    return expected, moved
