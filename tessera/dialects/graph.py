@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import (
     DenseArrayBase,
     DictionaryAttr,
     FloatAttr,
+    IntegerAttr,
     StringAttr,
     i64,
 )
@@ -24,7 +25,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from tessera.contracts import CAUSAL_MODES, ELEMENTWISE_FUNCTIONS, FLOAT_DTYPES
+from tessera.contracts import ELEMENTWISE_FUNCTIONS, FLOAT_DTYPES
+from tessera.dialects.attention_options import AttentionOptions
 from tessera.dialects.attributes import check_choice
 from tessera.dialects.matmul_options import MatmulOptions
 from tessera.dialects.tensor_op import TensorOp
@@ -50,23 +52,40 @@ class MatmulOp(TensorOp, MatmulOptions):
 
 
 @irdl_op_definition
-class FlashAttnOp(TensorOp):
+class FlashAttnOp(TensorOp, AttentionOptions):
     """o = softmax(scale q k^T) v, and lse, the natural log of each row's sum of exponentials.
 
     Operands are [batch, heads, seq, head_dim]; k and v may have fewer heads (each serves a group of
     query heads). `scale` is head_dim^-1/2 when absent. A row that sees no key gives 0 and -inf.
+    `AttentionOptions` tells the other options.
     `schedule` fixes schedule attributes of the tile op by name; the others are chosen later.
     """
 
     name = "tessera.flash_attn"
     CONTRACT: ClassVar[str] = "flash_attn"
-    causal = opt_attr_def(StringAttr)
-    scale = opt_attr_def(FloatAttr)
     schedule = opt_attr_def(DictionaryAttr)
     traits = traits_def(Pure())
 
     def verify_options(self) -> None:
-        check_choice(self, "causal", CAUSAL_MODES)
+        self.verify_attention_options()
+
+
+@irdl_op_definition
+class FlashAttnBwdOp(TensorOp, AttentionOptions):
+    """dq, dk, dv from q, k, v, o, lse and do, the gradient of o; options as in `flash_attn`.
+
+    `bias_gradient` (i1) adds the result dbias. Rows that see no key give no gradient.
+    `schedule` fixes schedule attributes of the tile op by name; the others are chosen later.
+    """
+
+    name = "tessera.flash_attn_bwd"
+    CONTRACT: ClassVar[str] = "flash_attn_bwd"
+    bias_gradient = opt_attr_def(IntegerAttr)
+    schedule = opt_attr_def(DictionaryAttr)
+    traits = traits_def(Pure())
+
+    def verify_options(self) -> None:
+        self.verify_attention_options()
 
 
 @irdl_op_definition
@@ -169,4 +188,4 @@ def last_two_swapped(rank: int) -> tuple[int, ...]:
 
 VIEWS: tuple[type[GraphView], ...] = (ReshapeOp, PermuteOp, TransposeOp)
 
-Graph = Dialect("tessera", [MatmulOp, FlashAttnOp, ElementwiseOp, *VIEWS], [])
+Graph = Dialect("tessera", [MatmulOp, FlashAttnOp, FlashAttnBwdOp, ElementwiseOp, *VIEWS], [])

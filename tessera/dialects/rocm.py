@@ -31,7 +31,6 @@ from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tessera.contracts import (
-    CAUSAL_MODES,
     CONTRACTS,
     DTYPE_BYTES,
     ELEMENTWISE_FUNCTIONS,
@@ -41,6 +40,7 @@ from tessera.contracts import (
     MAX_HEAD_DIM,
     Binding,
 )
+from tessera.dialects.attention_options import AttentionOptions
 from tessera.dialects.attributes import (
     check_choice,
     check_head_dims,
@@ -60,6 +60,7 @@ __all__ = [
     "AsyncCopyOp",
     "Directive",
     "ElementwiseOp",
+    "FlashAttnBwdOp",
     "FlashAttnOp",
     "LaunchOp",
     "MfmaOp",
@@ -162,29 +163,19 @@ class WmmaGemmOp(Directive, MatmulOptions, MatmulSchedule):
             )
 
 
-@irdl_op_definition
-class FlashAttnOp(Directive):
-    """O = softmax(scale Q K^T) V and its row-wise natural log of sums, without a score matrix.
+class AttentionDirective(Directive, AttentionOptions):
+    """Base of the attention directives.
 
     `head_dim` is that of Q and K, `head_dim_v` (the same when absent) that of V and O. `scale` is
-    head_dim^-1/2 when absent. A workgroup has `waves` waves of `queries_per_wave` queries and walks
-    the keys `keys_per_step` at a time.
+    head_dim^-1/2 when absent.
     """
 
-    name = "tessera_rocm.flash_attn"
-    CONTRACT: ClassVar[str] = "flash_attn"
     head_dim = attr_def(IntegerAttr)
     head_dim_v = opt_attr_def(IntegerAttr)
-    causal = opt_attr_def(StringAttr)
-    scale = opt_attr_def(FloatAttr)
-    waves = opt_attr_def(IntegerAttr)
-    queries_per_wave = opt_attr_def(IntegerAttr)
-    keys_per_step = opt_attr_def(IntegerAttr)
 
     def verify_options(self) -> None:
         super().verify_options()
-        check_choice(self, "causal", CAUSAL_MODES)
-        check_positive(self, "waves", "queries_per_wave", "keys_per_step")
+        self.verify_attention_options()
         check_head_dims(self, MAX_HEAD_DIM)
 
     def verify_binding(self, binding: Binding) -> None:
@@ -197,6 +188,46 @@ class FlashAttnOp(Directive):
                 raise VerifyException(
                     f"{self.name}: {axis} = {stated}, but its operands have {size}"
                 )
+
+
+@irdl_op_definition
+class FlashAttnOp(AttentionDirective):
+    """O = softmax(scale Q K^T) V and its row-wise natural log of sums, without a score matrix.
+
+    A workgroup has `waves` waves of `queries_per_wave` queries and walks the keys `keys_per_step`
+    at a time.
+    """
+
+    name = "tessera_rocm.flash_attn"
+    CONTRACT: ClassVar[str] = "flash_attn"
+    waves = opt_attr_def(IntegerAttr)
+    queries_per_wave = opt_attr_def(IntegerAttr)
+    keys_per_step = opt_attr_def(IntegerAttr)
+
+    def verify_options(self) -> None:
+        super().verify_options()
+        check_positive(self, "waves", "queries_per_wave", "keys_per_step")
+
+
+@irdl_op_definition
+class FlashAttnBwdOp(AttentionDirective):
+    """dQ, dK and dV of flash_attn by three kernels, `<name>_pre`, `<name>_dkdv` and `<name>_dq`.
+
+    Of `waves` waves each owns 16 keys (for dK and dV) or 16 queries (for dQ), and all walk the
+    other axis `rows_per_step` rows at a time, fetching the next ones meanwhile under `prefetch`
+    (i1). `bias_gradient` (i1) asks for dbias too.
+    """
+
+    name = "tessera_rocm.flash_attn_bwd"
+    CONTRACT: ClassVar[str] = "flash_attn_bwd"
+    bias_gradient = opt_attr_def(IntegerAttr)
+    waves = opt_attr_def(IntegerAttr)
+    rows_per_step = opt_attr_def(IntegerAttr)
+    prefetch = opt_attr_def(IntegerAttr)
+
+    def verify_options(self) -> None:
+        super().verify_options()
+        check_positive(self, "waves", "rows_per_step")
 
 
 @irdl_op_definition
@@ -220,7 +251,7 @@ class ElementwiseOp(Directive):
             raise VerifyException(f"{self.name}: {self.function.data} takes no scalar")
 
 
-DIRECTIVES: tuple[type[Directive], ...] = (WmmaGemmOp, FlashAttnOp, ElementwiseOp)
+DIRECTIVES: tuple[type[Directive], ...] = (WmmaGemmOp, FlashAttnOp, FlashAttnBwdOp, ElementwiseOp)
 """Every directive; a generator pass replaces each by a LaunchOp and its kernels."""
 
 

@@ -18,7 +18,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from tessera.contracts import CAUSAL_MODES, ELEMENTWISE_FUNCTIONS, FLOAT_DTYPES
+from tessera.contracts import ELEMENTWISE_FUNCTIONS, FLOAT_DTYPES
+from tessera.dialects.attention_options import AttentionOptions
 from tessera.dialects.attributes import check_choice, check_positive
 from tessera.dialects.matmul_options import MatmulOptions, MatmulSchedule
 from tessera.dialects.tensor_op import TensorOp
@@ -61,7 +62,7 @@ class MatmulOp(LaunchableOp, MatmulOptions, MatmulSchedule):
 
 
 @irdl_op_definition
-class FlashAttnOp(LaunchableOp):
+class FlashAttnOp(LaunchableOp, AttentionOptions):
     """`tessera.flash_attn` tiled: `waves` waves of `queries_per_wave` queries share the keys.
 
     Keys and values are walked `keys_per_step` at a time.
@@ -69,8 +70,6 @@ class FlashAttnOp(LaunchableOp):
 
     name = "tile.flash_attn"
     CONTRACT: ClassVar[str] = "flash_attn"
-    causal = opt_attr_def(StringAttr)
-    scale = opt_attr_def(FloatAttr)
     waves = opt_attr_def(IntegerAttr)
     queries_per_wave = opt_attr_def(IntegerAttr)
     keys_per_step = opt_attr_def(IntegerAttr)
@@ -78,7 +77,29 @@ class FlashAttnOp(LaunchableOp):
     SCHEDULE: ClassVar[tuple[str, ...]] = ("waves", "queries_per_wave", "keys_per_step")
 
     def verify_options(self) -> None:
-        check_choice(self, "causal", CAUSAL_MODES)
+        self.verify_attention_options()
+        check_positive(self, *self.SCHEDULE)
+
+
+@irdl_op_definition
+class FlashAttnBwdOp(LaunchableOp, AttentionOptions):
+    """`tessera.flash_attn_bwd` tiled: `waves` waves own 16 keys each for dk and dv, queries for dq.
+
+    The other axis is walked `rows_per_step` rows at a time, the next ones being fetched meanwhile
+    under `prefetch` (i1). Becomes three kernels.
+    """
+
+    name = "tile.flash_attn_bwd"
+    CONTRACT: ClassVar[str] = "flash_attn_bwd"
+    bias_gradient = opt_attr_def(IntegerAttr)
+    waves = opt_attr_def(IntegerAttr)
+    rows_per_step = opt_attr_def(IntegerAttr)
+    prefetch = opt_attr_def(IntegerAttr)
+
+    SCHEDULE: ClassVar[tuple[str, ...]] = ("waves", "rows_per_step")
+
+    def verify_options(self) -> None:
+        self.verify_attention_options()
         check_positive(self, *self.SCHEDULE)
 
 
@@ -131,6 +152,6 @@ class ViewOp(IRDLOperation):
         )
 
 
-LAUNCHABLE: tuple[type[LaunchableOp], ...] = (MatmulOp, FlashAttnOp, ElementwiseOp)
+LAUNCHABLE: tuple[type[LaunchableOp], ...] = (MatmulOp, FlashAttnOp, FlashAttnBwdOp, ElementwiseOp)
 
 Tile = Dialect("tile", [*LAUNCHABLE, ViewOp], [])

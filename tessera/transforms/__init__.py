@@ -44,6 +44,9 @@ PASSES: Mapping[str, PassFactory] = MappingProxyType(
             ("generate-wmma-flash-attn-kernel",
              "tessera.transforms.generate_wmma_flash_attn_kernel",
              "GenerateWmmaFlashAttnKernelPass"),
+            ("generate-wmma-flash-attn-bwd-kernel",
+             "tessera.transforms.generate_wmma_flash_attn_bwd_kernel",
+             "GenerateWmmaFlashAttnBwdKernelPass"),
             ("generate-elementwise-kernel", "tessera.transforms.generate_elementwise_kernel",
              "GenerateElementwiseKernelPass"),
             ("discharge-contracts", "tessera.transforms.discharge_contracts",
@@ -60,6 +63,7 @@ _TARGET_TO_KERNEL = (
     "check-contracts",
     "generate-wmma-gemm-kernel",
     "generate-wmma-flash-attn-kernel",
+    "generate-wmma-flash-attn-bwd-kernel",
     "generate-elementwise-kernel",
     "discharge-contracts",
 )

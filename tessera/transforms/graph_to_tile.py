@@ -66,6 +66,7 @@ RULES: Mapping[type[Operation], tuple[type[tile.LaunchableOp], Callable[[TensorO
         {
             graph.MatmulOp: (tile.MatmulOp, lambda op: "matmul"),
             graph.FlashAttnOp: (tile.FlashAttnOp, lambda op: "flash_attn"),
+            graph.FlashAttnBwdOp: (tile.FlashAttnBwdOp, lambda op: "flash_attn_bwd"),
             graph.ElementwiseOp: (tile.ElementwiseOp, _function_of),
         }
     )

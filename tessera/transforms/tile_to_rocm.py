@@ -2,6 +2,7 @@
 
 tile.matmul --> tessera_rocm.mfma, async_copy (a, b), wait, wmma_gemm
 tile.flash_attn --> tessera_rocm.mfma, async_copy (k, v), wait, flash_attn
+tile.flash_attn_bwd --> tessera_rocm.mfma, async_copy (q, k, v, do), wait, flash_attn_bwd
 tile.elementwise --> tessera_rocm.elementwise; tile.view --> tessera_rocm.view
 """
 
@@ -84,10 +85,27 @@ def _matmul(op: Operation, target: Target) -> list[Operation]:
 
 def _flash_attn(op: Operation, target: Target) -> list[Operation]:
     assert isinstance(op, tile.FlashAttnOp)
-    options = options_of(op)
+    keys = _integer(op, "keys_per_step")
+    return _attention(op, rocm.FlashAttnOp, target, {"k": keys, "v": keys})
+
+
+def _flash_attn_bwd(op: Operation, target: Target) -> list[Operation]:
+    assert isinstance(op, tile.FlashAttnBwdOp)
+    # Queries are staged for dK and dV, keys for dQ.
+    rows = _integer(op, "rows_per_step")
+    return _attention(op, rocm.FlashAttnBwdOp, target, dict.fromkeys(("q", "k", "v", "do"), rows))
+
+
+def _attention(
+    op: tile.FlashAttnOp | tile.FlashAttnBwdOp,
+    directive_class: type[rocm.AttentionDirective],
+    target: Target,
+    staged: Mapping[str, int],
+) -> list[Operation]:
+    """The directive and its demands; `staged` gives rows in local memory by operand."""
     dtype = spec_of(op.operands[0].type).dtype
     head_dim, head_dim_v = static_head_dims(op)
-    directive = rocm.FlashAttnOp(
+    directive = directive_class(
         op.operands,
         [value.type for value in op.results],
         {
@@ -95,12 +113,20 @@ def _flash_attn(op: Operation, target: Target) -> list[Operation]:
             "head_dim": head_dim,
             "head_dim_v": head_dim_v if head_dim_v != head_dim else None,
             "dtype": dtype,
-            **options,
+            **options_of(op),
         },
     )
-    keys = int(str(options["keys_per_step"]))
-    copies = {"k": (keys, head_dim), "v": (keys, head_dim_v)}
+    copies = {
+        name: (rows, head_dim_v if name in ("v", "do") else head_dim)
+        for name, rows in staged.items()
+    }
     return [*_demands(op, target, dtype, copies), directive]
+
+
+def _integer(op: Operation, name: str) -> int:
+    value = options_of(op)[name]
+    assert isinstance(value, int)
+    return value
 
 
 def _elementwise(op: Operation, target: Target) -> list[Operation]:
@@ -161,6 +187,7 @@ RULES: Mapping[type[Operation], Callable[[Operation, Target], list[Operation]]] 
     {
         tile.MatmulOp: _matmul,
         tile.FlashAttnOp: _flash_attn,
+        tile.FlashAttnBwdOp: _flash_attn_bwd,
         tile.ElementwiseOp: _elementwise,
         tile.ViewOp: _view,
     }

@@ -24,7 +24,7 @@
 "tessera_rocm.flash_attn"() {head_dim = 64, dtype = "f16"} : () -> ()
 
 // -----
-// CHECK: error: tessera_rocm.flash_attn: unknown attribute 'dropout'; supported: {{.*}}causal, scale{{.*}}head_dim, head_dim_v
+// CHECK: error: tessera_rocm.flash_attn: unknown attribute 'dropout'; supported: {{.*}}head_dim, head_dim_v{{.*}}causal, scale
 "tessera_rocm.flash_attn"() {name = "fa", head_dim = 64, dtype = "f16", dropout = 0.5 : f64} : () -> ()
 
 // -----

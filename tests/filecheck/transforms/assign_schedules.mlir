@@ -47,7 +47,7 @@ func.func @views(%x: tensor<9x80xf16> {tessera.alignment = 16 : i64}) {
 }
 
 // CHECK-LABEL: func.func @backward
-// CHECK-NEXT: tile.flash_attn_bwd(%q, %k, %k, %q, %lse, %q) {name = "fab", alignment = 2 : i64, waves = {{[0-9]+}} : i64, rows_per_step = {{[0-9]+}} : i64}
+// CHECK-NEXT: tile.flash_attn_bwd(%q, %k, %k, %q, %lse, %q) {name = "fab", alignment = 2 : i64, waves = {{[0-9]+}} : i64, rows_per_step = {{[0-9]+}} : i64
 func.func @backward(%q: tensor<1x2x?x64xf16>, %k: tensor<1x1x?x64xf16>, %lse: tensor<1x2x?xf32>) -> tensor<1x2x?x64xf16> {
   %dq, %dk, %dv = tile.flash_attn_bwd(%q, %k, %k, %q, %lse, %q) {name = "fab"} : (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x2x?x64xf16>, tensor<1x2x?xf32>, tensor<1x2x?x64xf16>) -> (tensor<1x2x?x64xf16>, tensor<1x1x?x64xf16>, tensor<1x1x?x64xf16>)
   func.return %dq : tensor<1x2x?x64xf16>
