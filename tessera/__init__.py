@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-IMPORTED_AT = time()
+__imported_at__ = time()
 """When this process began to load the package, in seconds since the epoch."""
 
 _NAMES = {

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tessera
-from tessera import env
+from tessera import __imported_at__, env
 from tessera.errors import ArtifactError, CompileError
 from tessera.runtime.cache_key import CacheKey, sources_changed_since
 
@@ -87,7 +86,7 @@ def store(key: CacheKey, files: Mapping[str, bytes], plan: Mapping[str, Any]) ->
     `files` maps file names to contents, one per stage, among them `kernels.hsaco`.
     """
     if env.read("TESSERA_CACHE") == "off" or sources_changed_since(
-        tessera.IMPORTED_AT - _CLOCK_LAG_SECONDS
+        __imported_at__ - _CLOCK_LAG_SECONDS
     ):
         return False
     root = folder()

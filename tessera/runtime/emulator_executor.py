@@ -19,7 +19,7 @@ class EmulatorRunner:
     """Runs the kernels of one prepared launch on the emulator, all checks on."""
 
     def __init__(self, artifact: Artifact, prepared: PreparedLaunch) -> None:
-        self.artifact = artifact
+        self.hsaco, self.chip = artifact.hsaco, artifact.chip
         self.prepared = prepared
         self.pool = TemporaryPool(prepared.slots)
 
@@ -42,7 +42,7 @@ class EmulatorRunner:
             self.pool.give_back(temporaries)
         return LaunchRecord(
             executor="emulator",
-            chip=self.artifact.chip,
+            chip=self.chip,
             kernels=tuple(kernel.kernel for kernel in self.prepared.kernels),
             time_source="host clock of the emulator",
             seconds=sum(report.seconds for report in reports),
@@ -62,7 +62,7 @@ class EmulatorRunner:
             arguments = self._arguments(launch, buffers, unwritten)
             try:
                 report = emulator.run(
-                    self.artifact.hsaco, launch.kernel, launch.grid, launch.block, arguments
+                    self.hsaco, launch.kernel, launch.grid, launch.block, arguments
                 )
             except emulator.EmulatorError as error:
                 raise LaunchError(f"kernel {launch.kernel} on the emulator: {error}") from error

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import NamedTuple, Protocol
 
 from tessera.artifact import Artifact
-from tessera.contracts import CONTRACTS, FLOAT_DTYPES, MATMUL_DTYPES
+from tessera.contracts import CONTRACTS, FLOAT_DTYPES
 from tessera.errors import LaunchError, supported
 from tessera.runtime.prepared import PreparedLaunch
 from tessera.runtime.record import LaunchRecord
 from tessera.runtime.tensors import ArrayKind, TensorArgument
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """The tensors of one call: arguments and results, with the library that each belongs to."""
+class Call(NamedTuple):
+    """The tensors of one call: arguments and results, with the library that each belongs to.
+
+    `stream` is the handle of a HIP stream; 0 is the default one.
+    """
 
     arguments: Sequence[TensorArgument]
     argument_kinds: Sequence[ArrayKind]
     results: Sequence[TensorArgument]
-    result_kind: ArrayKind
+    result_kinds: Sequence[ArrayKind]
     stream: int = 0
     is_timed: bool = False
 

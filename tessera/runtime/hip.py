@@ -6,11 +6,13 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from ctypes.util import find_library
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tessera import env
@@ -24,6 +26,10 @@ ERROR_NO_DEVICE = 100
 """hipErrorNoDevice: the library is there, but no GPU that it can use."""
 
 
+ERROR_NOT_READY = 600
+"""hipErrorNotReady: the work that was asked about is still running."""
+
+
 class HipError(LaunchError):
     """A HIP call failed; carries HIP's own code, name and text."""
 
@@ -32,20 +38,95 @@ class HipError(LaunchError):
         self.call, self.code, self.name = call, code, name
 
 
+_INT, _UINT, _SIZE, _POINTER, _TEXT = (
+    ctypes.c_int,
+    ctypes.c_uint,
+    ctypes.c_size_t,
+    ctypes.c_void_p,
+    ctypes.c_char_p,
+)
+SIGNATURES: Mapping[str, tuple[type, ...]] = MappingProxyType(
+    {
+        "hipGetDeviceCount": (_POINTER,),
+        "hipGetDevice": (_POINTER,),
+        "hipSetDevice": (_INT,),
+        "hipDeviceSynchronize": (),
+        "hipModuleLoadData": (_POINTER, _TEXT),
+        "hipModuleUnload": (_POINTER,),
+        "hipModuleGetFunction": (_POINTER, _POINTER, _TEXT),
+        "hipModuleLaunchKernel": (_POINTER, *[_UINT] * 7, _POINTER, _POINTER, _POINTER),
+        "hipMalloc": (_POINTER, _SIZE),
+        "hipFree": (_POINTER,),
+        "hipMemcpyAsync": (_POINTER, _POINTER, _SIZE, _INT, _POINTER),
+        "hipStreamCreate": (_POINTER,),
+        "hipStreamDestroy": (_POINTER,),
+        "hipStreamSynchronize": (_POINTER,),
+        "hipStreamIsCapturing": (_POINTER, _POINTER),
+        "hipEventCreate": (_POINTER,),
+        "hipEventDestroy": (_POINTER,),
+        "hipEventRecord": (_POINTER, _POINTER),
+        "hipEventQuery": (_POINTER,),
+        "hipEventSynchronize": (_POINTER,),
+        "hipEventElapsedTime": (_POINTER, _POINTER, _POINTER),
+    }
+)
+"""Argument types of the HIP functions that are used (hip_runtime_api.h); all return hipError_t."""
+
+COPY_HOST_TO_DEVICE, COPY_DEVICE_TO_HOST = 1, 2
+
+
 class HipLibrary:
     """One loaded HIP runtime. Functions are called through `check`, which raises HipError."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.handle = ctypes.CDLL(path)
-        self.handle.hipGetErrorName.restype = ctypes.c_char_p
-        self.handle.hipGetErrorString.restype = ctypes.c_char_p
+        for name in ("hipGetErrorName", "hipGetErrorString"):
+            getattr(self.handle, name).restype = _TEXT
+            getattr(self.handle, name).argtypes = (_INT,)
+        for name, types in SIGNATURES.items():
+            getattr(self.handle, name).argtypes = types
+        # A second object for the same function: its callers bring ctypes values of their own.
+        self.launch_kernel = self.handle["hipModuleLaunchKernel"]
 
     def check(self, name: str, *arguments: Any) -> None:
         """Call `name`; HipError unless it returns hipSuccess."""
         code = getattr(self.handle, name)(*arguments)
         if code != SUCCESS:
             raise self.error(name, code)
+
+    def created(self, name: str, *arguments: Any) -> int:
+        """Call a function whose first parameter receives a handle or pointer; returns that."""
+        result = ctypes.c_void_p()
+        self.check(name, ctypes.byref(result), *arguments)
+        return result.value or 0
+
+    @contextmanager
+    def on_device(self, device: int) -> Iterator[None]:
+        """Make `device` the thread's current one, and the one before it afterwards."""
+        current = ctypes.c_int()
+        self.check("hipGetDevice", ctypes.byref(current))
+        if current.value == device:
+            yield
+            return
+        self.check("hipSetDevice", device)
+        try:
+            yield
+        finally:
+            self.check("hipSetDevice", current.value)
+
+    def is_capturing(self, stream: int) -> bool:
+        """Whether a stream records into a graph, so that nothing may be allocated or awaited."""
+        status = ctypes.c_int()
+        self.check("hipStreamIsCapturing", stream, ctypes.byref(status))
+        return status.value != 0
+
+    def is_pending(self, event: int) -> bool:
+        """Whether the work before an event has not finished yet."""
+        code = self.handle.hipEventQuery(event)
+        if code not in (SUCCESS, ERROR_NOT_READY):
+            raise self.error("hipEventQuery", code)
+        return code == ERROR_NOT_READY
 
     def error(self, call: str, code: int) -> HipError:
         """The exception for a code that `call` returned."""

@@ -70,7 +70,7 @@ def flat_buffers(
             buffers.append(flat(kind.host_array(call.arguments[slot.index].value), slot))
         elif slot.role == OUTPUT:
             result = call.results[slot.index]
-            buffers.append(flat(call.result_kind.host_array(result.value), slot))
+            buffers.append(flat(call.result_kinds[slot.index].host_array(result.value), slot))
         else:
             buffers.append(temporaries[index])
     return buffers

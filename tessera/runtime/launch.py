@@ -10,17 +10,24 @@ from tessera.artifact import Artifact
 from tessera.errors import LaunchError
 from tessera.runtime.executors import Call, check_rows, executor_for
 from tessera.runtime.prepare import prepare
-from tessera.runtime.prepared import INPUT, PreparedLaunch, Value
+from tessera.runtime.prepared import INPUT, OUTPUT, PreparedLaunch, Value
 from tessera.runtime.record import remember
 from tessera.runtime.rules import UnalignedError
-from tessera.runtime.tensors import HOST, NUMPY, ArrayKind, TensorArgument, kind_of
+from tessera.runtime.tensors import (
+    ALIGNMENT_CLASS,
+    HOST,
+    NUMPY,
+    ArrayKind,
+    TensorArgument,
+    kind_of,
+)
 
 
 class Launcher:
     """One specialization of an artifact on one executor: sizes, strides and alignments are fixed.
 
     Calling it launches without looking at shapes again: the tensors must have those that it was
-    made for.
+    made for. `is_relaxed` tells that it runs the variant which demands no alignment.
     """
 
     def __init__(
@@ -32,15 +39,28 @@ class Launcher:
         outputs: Sequence[TensorArgument | None] | None,
     ) -> None:
         runs_on = executor_for(executor, artifact.chip)
-        self.artifact, self.prepared = _prepare(artifact, arguments, outputs)
+        # The artifact keeps its launchers, so nothing here keeps the artifact: device memory shall
+        # go with the last user of either, and not when the garbage collector comes by.
+        code, self.prepared = _prepare(artifact, arguments, outputs)
+        self.is_relaxed = code is not artifact
         check_rows(self.prepared, executor)
-        self.result_kind = NUMPY if not kinds or kinds[0].name == "dlpack" else kinds[0]
         self.device = arguments[0].device if arguments else HOST
-        self.runner = runs_on.make(self.artifact, self.prepared)
+        self.kind = kinds[0] if kinds else NUMPY
+        if self.kind.name == "foreign" and self.device == HOST:
+            self.kind = NUMPY
+        self.runner = runs_on.make(code, self.prepared)
+        self._buffers = tuple(zip(self.prepared.outputs, self.prepared.given, strict=True))
+        # The common case: every result is a buffer of its own, made here.
+        self._is_plain = [
+            (slot.role, value.shape, value.strides) == (OUTPUT, slot.shape, slot.strides)
+            for value in self.prepared.results
+            for slot in (self.prepared.slots[value.slot],)
+        ]
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None) -> Any:
         """Launch on tensors of the specialization; one result, or a tuple of several."""
-        arguments, kinds = _describe(self.artifact, args)
+        kinds = [kind_of(value, "") for value in args]
+        arguments = [kind.describe(value, "") for kind, value in zip(kinds, args)]
         return self.run(arguments, kinds, _as_sequence(out), stream)
 
     def run(
@@ -48,82 +68,88 @@ class Launcher:
         arguments: Sequence[TensorArgument],
         kinds: Sequence[ArrayKind],
         out: Sequence[Any] | None,
-        stream: Any,
+        stream: Any = None,
+        is_timed: bool = False,
     ) -> Any:
         """Launch on tensors that are described already."""
-        kind = self.result_kind
-        storages = []
-        for slot, given in zip(self.prepared.outputs, self.prepared.given, strict=True):
+        kind, device = self.kind, self.device
+        storages, results, result_kinds = [], [], []
+        for slot, given in self._buffers:
             if given is None:
-                storages.append(kind.empty(slot.shape, slot.dtype, self.device))
+                storage, its_kind = kind.empty(slot.shape, slot.dtype, device), kind
             else:
                 assert out is not None
-                storages.append(out[given])
-        results = [kind.describe(storage, "out") for storage in storages]
-        remember(self.runner(Call(arguments, kinds, results, kind, stream)))
-        values = tuple(
-            self._result(value, arguments, storages, out, index)
-            for index, value in enumerate(self.prepared.results)
-        )
-        return values[0] if len(values) == 1 else values
+                storage, its_kind = out[given], kind_of(out[given], "out")
+            storages.append(storage)
+            result_kinds.append(its_kind)
+            results.append(its_kind.describe(storage, "out"))
+        handle = _stream_handle(stream, kind, device)
+        record = self.runner(Call(arguments, kinds, results, result_kinds, handle, is_timed))
+        remember(record)
+        values = [
+            storages[self.prepared.slots[value.slot].index]
+            if is_plain
+            else self._view(value, arguments, storages)
+            for value, is_plain in zip(self.prepared.results, self._is_plain)
+        ]
+        return values[0] if len(values) == 1 else tuple(values)
 
-    def _result(
-        self,
-        value: Value,
-        arguments: Sequence[TensorArgument],
-        storages: Sequence[Any],
-        out: Sequence[Any] | None,
-        index: int,
+    def _view(
+        self, value: Value, arguments: Sequence[TensorArgument], storages: Sequence[Any]
     ) -> Any:
+        """A result that is a view of an argument or of another result's buffer."""
         slot = self.prepared.slots[value.slot]
-        if slot.role == INPUT:
-            source = arguments[slot.index].value
-        elif out is not None and self.prepared.given[slot.index] == index:
-            return out[index]
-        else:
-            source = storages[slot.index]
+        source = arguments[slot.index].value if slot.role == INPUT else storages[slot.index]
         if (value.shape, value.strides) == (slot.shape, slot.strides):
             return source
-        return self.result_kind.view(source, value.shape, value.strides)
+        return self.kind.view(source, value.shape, value.strides)
 
 
 def launch(
-    artifact: Artifact, *args: Any, executor: str | None = None, out: Any = None, stream: Any = None
+    artifact: Artifact,
+    *args: Any,
+    executor: str | None = None,
+    out: Any = None,
+    stream: Any = None,
+    is_timed: bool = False,
 ) -> Any:
     """Run an artifact on tensors; one result, or a tuple of several, in the arguments' kind.
 
-    args: NumPy arrays, torch tensors, or objects with DLPack, with the shapes, dtypes and strides
-    that the plan's contracts allow. `out` is the tensor to write the result to, or a sequence of
-    them (None for a fresh one). `executor`: "auto" (a matching device, else the emulator), "hip",
-    "emulator" or "reference"; None asks the environment. `stream` is a HIP stream of the device.
+    args: NumPy arrays, torch tensors, or objects with DLPack or `__cuda_array_interface__`, with
+    the shapes, dtypes and strides that the plan's contracts allow. `out` is the tensor to write the
+    result to, or a sequence of them (None for a fresh one). `executor`: "auto" (a matching device,
+    else the emulator), "hip", "emulator" or "reference"; None asks the environment. `stream` is a
+    stream of torch or the handle of a HIP stream; None is torch's current stream for its tensors,
+    else the default one. `is_timed` measures the kernels by events, which waits for them.
 
     All checks come before anything is allocated or written. Raises ShapeError, DtypeError,
-    LaunchError.
+    LaunchError; HipError, which is a LaunchError, for what HIP reports.
     """
     outputs = _as_sequence(out)
     arguments, kinds = _describe(artifact, args)
-    described = _describe_outputs(outputs)
     name = executor or env.read("TESSERA_EXECUTOR")
-    key = (
-        name,
-        *[argument.key for argument in arguments],
-        *([one and one.key for one in described] if described is not None else ()),
-        kinds[0].name if kinds else "",
-    )
+    key = (name, kinds[0].name if kinds else "", *[_key(argument) for argument in arguments])
+    described = None
+    if outputs is not None:
+        described = _describe_outputs(outputs)
+        key += tuple([one and _key(one) for one in described])
     found = artifact.launchers.get(key)
     if found is None:
+        _check_devices([*arguments, *(one for one in described or () if one)])
         chosen = choose_executor(artifact, arguments) if name == "auto" else name
         found = Launcher(artifact, chosen, arguments, kinds, described)
         artifact.launchers[key] = found
     if described is not None:
         _check_overlap(arguments, described)
-    return found.run(arguments, kinds, outputs, stream)
+    return found.run(arguments, kinds, outputs, stream, is_timed)
 
 
 def launcher(artifact: Artifact, *args: Any, executor: str = "auto", out: Any = None) -> Launcher:
     """A prepared launch for tensors like these, to call many times with least overhead."""
     arguments, kinds = _describe(artifact, args)
-    described = _describe_outputs(_as_sequence(out))
+    outputs = _as_sequence(out)
+    described = None if outputs is None else _describe_outputs(outputs)
+    _check_devices([*arguments, *(one for one in described or () if one)])
     name = choose_executor(artifact, arguments) if executor == "auto" else executor
     return Launcher(artifact, name, arguments, kinds, described)
 
@@ -155,19 +181,37 @@ def _prepare(
         return relaxed, prepare(relaxed.plan, arguments, outputs)
 
 
+def _key(tensor: TensorArgument) -> tuple[object, ...]:
+    """What a launch is specialized on: all but the address above its alignment class."""
+    shape, strides, dtype, address, device, _ = tensor
+    return (shape, strides, dtype, address % ALIGNMENT_CLASS, device)
+
+
 def _describe(
     artifact: Artifact, args: Sequence[Any]
 ) -> tuple[list[TensorArgument], list[ArrayKind]]:
-    names = [slot.name for slot in artifact.plan.inputs]
-    names += [f"argument {index}" for index in range(len(names), len(args))]
-    kinds = [kind_of(value, name) for name, value in zip(names, args, strict=False)]
-    arguments = [
-        kind.describe(value, name) for kind, value, name in zip(kinds, args, names, strict=False)
-    ]
-    devices = {argument.device for argument in arguments}
-    if len(devices) > 1:
-        raise LaunchError(f"arguments lie on several devices: {', '.join(sorted(devices))}")
+    inputs = artifact.plan.inputs
+    arguments, kinds = [], []
+    for index, value in enumerate(args):
+        name = inputs[index].name if index < len(inputs) else f"argument {index}"
+        kind = kind_of(value, name)
+        kinds.append(kind)
+        arguments.append(kind.describe(value, name))
     return arguments, kinds
+
+
+def _check_devices(tensors: Sequence[TensorArgument]) -> None:
+    devices = {tensor.device for tensor in tensors}
+    if len(devices) > 1:
+        raise LaunchError(f"tensors lie on several devices: {', '.join(sorted(devices))}")
+
+
+def _stream_handle(stream: Any, kind: ArrayKind, device: str) -> int:
+    if device == HOST:
+        return 0
+    if stream is None:
+        return kind.stream(device)
+    return int(getattr(stream, "cuda_stream", stream))
 
 
 def _as_sequence(out: Any) -> Sequence[Any] | None:
@@ -176,11 +220,7 @@ def _as_sequence(out: Any) -> Sequence[Any] | None:
     return (out,)
 
 
-def _describe_outputs(
-    outputs: Sequence[Any] | None,
-) -> list[TensorArgument | None] | None:
-    if outputs is None:
-        return None
+def _describe_outputs(outputs: Sequence[Any]) -> list[TensorArgument | None]:
     described: list[TensorArgument | None] = []
     for index, value in enumerate(outputs):
         name = f"out[{index}]"

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-ELEMENT_BYTES: Mapping[str, int] = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i32": 4, "u8": 1}
+from tessera.contracts import DTYPE_BYTES
+
+ELEMENT_BYTES: Mapping[str, int] = {**DTYPE_BYTES, "f64": 8}
 """Bytes of one element of a buffer, by dtype name."""
 
 INPUT, OUTPUT, TEMPORARY = "input", "output", "temporary"

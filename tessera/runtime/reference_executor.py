@@ -65,7 +65,7 @@ class ReferenceRunner:
     """Computes every step of one prepared launch in float64 and rounds its results."""
 
     def __init__(self, artifact: Artifact, prepared: PreparedLaunch) -> None:
-        self.artifact = artifact
+        self.chip = artifact.chip
         self.prepared = prepared
         self.pool = TemporaryPool(prepared.slots)
 
@@ -89,4 +89,4 @@ class ReferenceRunner:
         finally:
             self.pool.give_back(temporaries)
         steps = tuple(step.contract for step in self.prepared.steps)
-        return LaunchRecord("reference", self.artifact.chip, steps)
+        return LaunchRecord("reference", self.chip, steps)

@@ -18,6 +18,7 @@ from tessera.artifact import Artifact
 from tessera.contracts import TensorSpec
 from tessera.errors import DtypeError, LaunchError, ShapeError
 from tessera.plan import InputSlot, LaunchStep, Plan
+from tessera.runtime.emulator_executor import EmulatorRunner
 from tessera.runtime.executors import EXECUTORS, Executor
 from tessera.runtime.record import LaunchRecord
 
@@ -91,8 +92,9 @@ def test_intermediates_are_made_once_and_poisoned(monkeypatch):
     artifact = scale_artifact(2.0, 0.5)
     launcher = runtime.launcher(artifact, matrix(4, 4), executor="emulator")
     sets = []
-    take = launcher.runner.pool.take
-    monkeypatch.setattr(launcher.runner.pool, "take", lambda: sets.append(take()) or sets[-1])
+    assert isinstance(launcher.runner, EmulatorRunner)
+    pool, take = launcher.runner.pool, launcher.runner.pool.take
+    monkeypatch.setattr(pool, "take", lambda: sets.append(take()) or sets[-1])
     for _ in range(3):
         np.testing.assert_array_equal(launcher(matrix(4, 4)), matrix(4, 4))
     assert sets[0] is sets[1] is sets[2]
@@ -121,7 +123,7 @@ def test_torch_tensors_in_and_out():
 
 def test_torch_bfloat16_is_seen_without_a_copy():
     torch = pytest.importorskip("torch")
-    from tessera.runtime.tensors import TORCH
+    from tessera.runtime.torch_tensors import TORCH
 
     x = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)
     array = TORCH.host_array(x)
