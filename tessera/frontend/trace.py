@@ -16,7 +16,14 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tessera.contracts import CONTRACTS, FLOAT_DTYPES, Binding, OpContract, Size, TensorSpec, bind
-from tessera.dialects.graph import ElementwiseOp, FlashAttnOp, MatmulOp, PermuteOp, ReshapeOp
+from tessera.dialects.graph import (
+    ElementwiseOp,
+    FlashAttnBwdOp,
+    FlashAttnOp,
+    MatmulOp,
+    PermuteOp,
+    ReshapeOp,
+)
 from tessera.dialects.tensor_op import TensorOp
 from tessera.dialects.tensors import ELEMENT_TYPES, tensor_type
 from tessera.dialects.views import view_shape
@@ -32,6 +39,7 @@ GUESSED_HEAD_DIM = 64
 _TENSOR_OPS: Mapping[str, type[TensorOp]] = {
     "matmul": MatmulOp,
     "flash_attn": FlashAttnOp,
+    "flash_attn_bwd": FlashAttnBwdOp,
     "elementwise": ElementwiseOp,
 }
 _VIEWS = {"reshape": ReshapeOp, "permute": PermuteOp}
@@ -201,7 +209,7 @@ class Trace:
                 shape_guess = frozenset().union(*(one.shape_guess for one in operands))
             if "out_dtype" not in built.attributes:
                 dtype_guess = frozenset().union(*(one.dtype_guess for one in operands))
-        elif op == "flash_attn":
+        elif op in ("flash_attn", "flash_attn_bwd"):
             dtype_guess = operands[names.index("q")].dtype_guess
         for value, name in zip(built.results, binding.results, strict=True):
             value.name_hint = name
@@ -242,14 +250,25 @@ class Trace:
         if op != "elementwise" and op not in CONTRACTS:
             return
         if op in CONTRACTS:
-            # The operands that share a dtype come first.
-            operands = operands[: len(CONTRACTS[op].same_dtype)]
+            operands = self._alike(CONTRACTS[op], operands, options)
         sure = [operand.spec.dtype for operand in operands if not operand.dtype_guess]
         if options.get("packed_a") or options.get("packed_b"):
             sure = ["u8"]
         for operand in operands:
             if operand.dtype_guess and sure and operand.spec.dtype != sure[0]:
                 self._disprove(operand.dtype_guess, dtype=sure[0])
+
+    def _alike(
+        self, contract: OpContract, operands: Sequence[Tracer], options: Mapping[str, object]
+    ) -> list[Tracer]:
+        """The operands that share one dtype; guessed others get the first one they may have."""
+        alike = []
+        for operand, one in zip(operands, contract.operands_under(options)):
+            if one.name in contract.same_dtype:
+                alike.append(operand)
+            elif operand.dtype_guess and operand.spec.dtype not in one.dtypes:
+                self._disprove(operand.dtype_guess, dtype=one.dtypes[0])
+        return alike
 
     def _disprove(
         self,
