@@ -15,9 +15,11 @@ from tessera.errors import OptionError, TesseraError
 from tessera.frontend.arguments import (
     Call,
     alignment_of_argument,
+    argument_key,
     is_tensor,
     spec_of_argument,
 )
+from tessera.frontend.captured import captured_key
 from tessera.frontend.tracer import Tracer
 from tessera.options import CompileOptions
 from tessera.targets import resolve_target
@@ -37,7 +39,8 @@ def jit(
 
     "rocm" is the attached AMD chip, else gfx1151. `executor` and the compile options are those of
     `tessera.runtime.launch` and `tessera.compile`. Parameters that get arrays (NumPy or PyTorch)
-    are traced; other arguments are compile-time options, and each value is compiled for itself.
+    are traced; other arguments are compile-time options, and each value is compiled for itself; so
+    are the numbers that the function captures from outside.
     Raises TargetError for an unknown target and OptionError for an unknown option.
     """
     if callable(target):
@@ -155,7 +158,17 @@ class JittedFunction:
         return self._last if self._last is not None else self.lower()
 
     def _artifact(self, call: Call, options: CompileOptions) -> Artifact:
-        key = (options, call.key)
+        return self._specialization(options, call.key, lambda: self._trace(call))
+
+    def _symbolic_artifact(self, keywords: Mapping[str, Any], options: CompileOptions) -> Artifact:
+        key = tuple((name, argument_key(keywords[name])) for name in sorted(keywords))
+        return self._specialization(options, key, lambda: self._trace_symbolic(keywords))
+
+    def _specialization(
+        self, options: CompileOptions, arguments: object, trace: Callable[[], ModuleOp]
+    ) -> Artifact:
+        """The artifact for a key of arguments; traced and compiled when it is not there yet."""
+        key = (options, captured_key(self.function), arguments)
         try:
             found = self._artifacts.get(key)
         except TypeError as error:
@@ -163,14 +176,8 @@ class JittedFunction:
                 f"{self.name}: an argument that is no array must be hashable: {error}"
             ) from error
         if found is None:
-            found = self._artifacts[key] = self._compile(self._trace(call), options)
+            found = self._artifacts[key] = self._compile(trace(), options)
         return found
-
-    def _symbolic_artifact(self, keywords: Mapping[str, Any], options: CompileOptions) -> Artifact:
-        key = (options, tuple(sorted(keywords.items())))
-        if key not in self._artifacts:
-            self._artifacts[key] = self._compile(self._trace_symbolic(keywords), options)
-        return self._artifacts[key]
 
     def _compile(self, module: ModuleOp, options: CompileOptions) -> Artifact:
         from tessera.compiler import attached_target, compile_module
