@@ -38,11 +38,13 @@ test: .venv/.installed-dev
 test-slow: .venv/.installed-dev
 	$(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) -m slow $(PYTEST_ARGS)
 
+# All four run, so that one report holds everything that has to be put right.
 lint: .venv/.installed-dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/unit/test_layering.py tests/unit/test_house_rules.py
+	@status=0; \
+	for check in 'ruff check .' 'ruff format --check .' 'pyright' \
+	  'python -m pytest -q tests/unit/test_layering.py tests/unit/test_house_rules.py'; do \
+	  echo "$$check"; $(BIN)/$$check || status=1; \
+	done; exit $$status
 
 format: .venv/.installed-dev
 	$(BIN)/ruff check --fix .

@@ -87,8 +87,8 @@ EPILOGUES = {
 def test_epilogues(executor, epilogue, dtype, out_dtype):
     m, n, k = 17, 33, 40
     options = dict(EPILOGUES[epilogue])
-    shapes = {"addend": (m, n), "gate": (m, n), "residual": (m, n)}
-    shapes["bias"] = (m if options.get("bias_axis") == "row" else n,)
+    bias_shape = (m if options.get("bias_axis") == "row" else n,)
+    shapes = {"addend": (m, n), "bias": bias_shape, "gate": (m, n), "residual": (m, n)}
     tensors = {
         name: random_tensor(shapes[name], DTYPES[dtype], seed)
         for seed, name in enumerate(("addend", "bias", "gate", "residual"), 5)

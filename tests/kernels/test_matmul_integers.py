@@ -66,8 +66,12 @@ def random_integers(shape, kind, seed):
 @pytest.mark.parametrize("case", ["signed", "unsigned"])
 def test_b26_signedness(executor, case):
     alternating = np.where(np.arange(16) % 2, -1, 1)
-    cases = [(-1, 1, -16, 4080), (-1, -1, 16, 1040400), (-128, -128, 262144, 262144)]
-    cases.append((alternating, 1, 0, 2048))
+    cases = [
+        (-1, 1, -16, 4080),
+        (-1, -1, 16, 1040400),
+        (-128, -128, 262144, 262144),
+        (alternating, 1, 0, 2048),
+    ]
     for a, b, signed, unsigned in cases:
         left = np.broadcast_to(np.asarray(a), (16, 16)).astype(np.int8)
         right = np.broadcast_to(np.asarray(b), (16, 16)).astype(np.int8)
