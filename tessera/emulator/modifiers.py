@@ -22,6 +22,9 @@ def with_sign(fetch: Fetch, kind: str, absolute: bool, negate: bool) -> Fetch:
     """Apply ABS, then NEG, to a float operand (a b32 or b16 operand is treated as a float)."""
     if not (absolute or negate):
         return fetch
+    if kind == "bf16":
+        keeps, flips = np.uint16(0x7FFF if absolute else 0xFFFF), np.uint16(negate << 15)
+        return lambda g: fetch(g) & keeps ^ flips
     if kind in SIGN_KINDS:
         float_type = SIGN_KINDS[kind]
         bits = np.dtype(f"u{np.dtype(float_type).itemsize}")

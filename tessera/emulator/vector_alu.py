@@ -31,6 +31,8 @@ from tessera.emulator.vector_results import Store, mask_store, vector_store
 # Operations that must not flush denormals though their operands are floats: they move or test bits.
 NEVER_FLUSHED = ("V_CMP_CLASS", "V_MOV", "V_CNDMASK", "V_LDEXP", "V_FREXP", "V_CVT_PK_RTZ")
 
+SIGNED_KINDS = (*op.FLOAT_KINDS, *modifiers.SIGN_KINDS, "bf16")
+
 
 @dataclass
 class Operands:
@@ -212,7 +214,7 @@ def source_fetches(
         reads |= op.source_registers(source, "u32" if is_addend else kind)
         if fields.select is not None and position == 0:
             fetch = fields.select.wrap(fetch)
-        if kind in op.FLOAT_KINDS or kind in modifiers.SIGN_KINDS:
+        if kind in SIGNED_KINDS:
             absolute = bool(fields.absolute >> position & 1)
             fetch = modifiers.with_sign(fetch, kind, absolute, bool(fields.negate >> position & 1))
         if flushes:
