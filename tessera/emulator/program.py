@@ -93,7 +93,7 @@ class Program:
     def _check_registers(self, step: Step) -> None:
         """Refuse a register that the kernel's descriptor does not allocate."""
         used = (step.reads | step.writes | step.keeps) >> FIRST_VGPR
-        if used >> self.vgprs and "MOVREL" not in step.instruction.name:
+        if used >> self.vgprs and "REL" not in step.instruction.name:
             why = f"v{used.bit_length() - 1} is used, {self.vgprs} vector registers are allocated"
             raise unsupported(step.instruction, why)
 
