@@ -29,6 +29,9 @@ from tessera.targets import FragmentLayout, MatrixCore, Target
 CHUNK_BYTES = 16
 """The widest load of one lane: 128 bits."""
 
+STAGED_PIECE = "<4 x i32>"
+"""What carries 128 bits of a staged tile: LLVM keeps vectors of narrower numbers one by one."""
+
 TRANSPOSE_ROWS = 4
 """Rows of the block that a thread transposes in registers: four 16-bit values fill 64 bits."""
 
@@ -141,8 +144,7 @@ def llvm_types(type_: Attribute, target: Target, threads: int) -> tuple[str, ...
             return (f"<{slots} x {scalar_type(type_.element)}>",)
         case StagedType():
             layout = staged_layout(type_, threads)
-            piece = f"<{layout.chunk} x {storage_type(type_.element)}>"
-            return (piece,) * (layout.units_per_thread * layout.rows)
+            return (STAGED_PIECE,) * (layout.units_per_thread * layout.rows)
         case PointerType():
             return ("ptr addrspace(1)",)
         case LdsType():

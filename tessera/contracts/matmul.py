@@ -37,7 +37,8 @@ def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[st
                 "transpose_b True): each byte holds two numbers along k"
             )
     is_integer = operands["a"].dtype in BYTE_DTYPES
-    computes = options.get("alpha", 1.0) != 1.0 or options.get("activation") or len(operands) > 2
+    scaled = options.get("alpha") not in (None, 1.0)
+    computes = scaled or options.get("activation") or len(operands) > 2
     if options.get("out_dtype") == "i32" and not is_integer:
         raise DtypeError("matmul: out_dtype = 'i32' is for i8, u8 and packed operands")
     if is_integer and computes and options.get("out_dtype") in (None, "i32"):

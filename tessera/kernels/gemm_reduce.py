@@ -30,9 +30,8 @@ def reduce_kernel(problem: GemmProblem) -> func.FuncOp:
     }
     program = KernelProgram(f"{problem.name}_sum", list(types.items()), REDUCE_THREADS)
     p = program
-    index = p.add(
-        p.mul(p.insert(wave.WorkgroupIdOp()), REDUCE_THREADS), p.insert(wave.ThreadIdOp())
-    )
+    group, thread = p.insert(wave.WorkgroupIdOp()), p.insert(wave.ThreadIdOp())
+    index = p.add(p.mul(group, REDUCE_THREADS), thread)
     p.when(p.compare("slt", index, p["count"]), lambda: _sum_element(p, problem, index))
     return program.finish()
 
@@ -92,8 +91,9 @@ def _finished(
     epilogue = problem.epilogue
     pointers = {}
     for name in epilogue.dtypes:
-        is_matrix = name != "bias" and batch is not None
-        pointers[name] = p.offset(p[name], _batch_start(p, name, batch)) if is_matrix else p[name]
+        pointers[name] = p[name]
+        if name != "bias" and batch is not None:
+            pointers[name] = p.offset(p[name], _batch_start(p, name, batch))
     tensors = EpilogueTensors(
         pointers,
         {name: p[f"ld_{name}"] for name in epilogue.matrices},

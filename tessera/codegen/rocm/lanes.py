@@ -81,3 +81,16 @@ def swap_halves_float(emitter: FunctionEmitter, value: str) -> str:
     """Each lane's f32 from the lane 16 away."""
     bits = emitter.assign(f"bitcast float {value} to i32")
     return emitter.assign(f"bitcast i32 {swap_halves(emitter, bits)} to float")
+
+
+LOW_HALVES, HIGH_HALVES = 0x05040100, 0x07060302
+"""Selectors of `permute_bytes`: the low (high) half of the first word, then of the second."""
+LOW_BYTES, HIGH_BYTES = 0x05010400, 0x07030602
+"""Selectors that interleave the two low (high) bytes of both words."""
+
+
+def permute_bytes(emitter: FunctionEmitter, first: str, second: str, selector: int) -> str:
+    """A word of the bytes 0-3 of `first` and 4-7 of `second` that the selector's bytes name."""
+    # The instruction takes the words the other way round.
+    arguments = [("i32", second), ("i32", first), ("i32", str(selector))]
+    return emitter.call("i32", "llvm.amdgcn.perm", arguments)

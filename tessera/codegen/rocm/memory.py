@@ -39,14 +39,55 @@ def global_address(emitter: FunctionEmitter, pointer: str, elements: str, bits: 
     return emitter.assign(f"getelementptr inbounds i8, {GLOBAL} {pointer}, i64 {wide}")
 
 
+def uniform_pointer(emitter: FunctionEmitter, pointer: str) -> str:
+    """A pointer that is the same in all lanes, fixed as such.
+
+    LLVM's loop-invariant code motion otherwise adds the lane's offset to it outside the loop, which
+    takes two registers per address and two vector additions per iteration.
+    """
+    return emitter.call(GLOBAL, "llvm.amdgcn.readfirstlane.p1", [(GLOBAL, pointer)])
+
+
 def load_row_piece(emitter: FunctionEmitter, piece: RowPiece) -> str:
     """Load a RowPiece as one integer vector, in steps that the alignment allows."""
     step = min(piece.count, max(1, piece.alignment * 8 // piece.bits))
-    parts = [_load_step(emitter, piece, first, step) for first in range(0, piece.count, step)]
+    type_ = f"<{step} x i{piece.bits}>"
+    parts = [
+        _load_step(emitter, piece, first, step, type_) for first in range(0, piece.count, step)
+    ]
     return concatenate(emitter, parts, step, f"i{piece.bits}")
 
 
-def _load_step(emitter: FunctionEmitter, piece: RowPiece, first: int, step: int) -> str:
+def load_row_words(emitter: FunctionEmitter, piece: RowPiece) -> str:
+    """Load a RowPiece as 32-bit words, in steps that the alignment allows."""
+    words = piece.count * piece.bits // 32
+    step_bits = min(piece.count * piece.bits, max(piece.bits, piece.alignment * 8))
+    step = step_bits // piece.bits
+    if step_bits >= 32:
+        width = step_bits // 32
+        type_ = f"<{width} x i32>"
+        parts = [
+            _load_step(emitter, piece, first, step, type_) for first in range(0, piece.count, step)
+        ]
+        return concatenate(emitter, parts, width, "i32")
+    if piece.bits == 16:
+        vector = load_row_piece(emitter, piece)
+        return emitter.assign(f"bitcast <{piece.count} x i16> {vector} to <{words} x i32>")
+    # LLVM would keep a vector of bytes in one register each; in words it cannot.
+    vector = "poison"
+    for word in range(words):
+        total = ""
+        for shift in range(0, 32, step_bits):
+            first = (word * 32 + shift) // piece.bits
+            part = _load_step(emitter, piece, first, step, f"i{step_bits}")
+            wide = emitter.assign(f"zext i{step_bits} {part} to i32")
+            moved = emitter.assign(f"shl i32 {wide}, {shift}") if shift else wide
+            total = emitter.assign(f"or i32 {total}, {moved}") if total else moved
+        vector = emitter.assign(f"insertelement <{words} x i32> {vector}, i32 {total}, i32 {word}")
+    return vector
+
+
+def _load_step(emitter: FunctionEmitter, piece: RowPiece, first: int, step: int, type_: str) -> str:
     column = emitter.assign(f"add i32 {piece.column}, {first}") if first else piece.column
     valid = piece.row_valid
     if piece.column_limit is not None:
@@ -56,7 +97,6 @@ def _load_step(emitter: FunctionEmitter, piece: RowPiece, first: int, step: int)
         else:
             # Which element is read does not matter, only that it exists: the row's first one.
             column = emitter.assign(f"select i1 {inside}, i32 {column}, i32 0")
-    type_ = f"<{step} x i{piece.bits}>"
 
     def load() -> str:
         elements = emitter.assign(f"add i32 {piece.offset}, {column}")

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.ir import Operation
 
 from tessera.codegen.llvm_text import FunctionEmitter
-from tessera.codegen.llvm_types import StagedLayout, staged_layout
-from tessera.codegen.rocm.staging import Unit, units_of_thread
+from tessera.codegen.llvm_types import STAGED_PIECE, staged_layout
+from tessera.codegen.rocm.staging import units_of_thread
 from tessera.dialects.wave_staged import MaskStagedOp
 from tessera.dialects.wave_types import ELEMENT_BITS, StagedType, element_name
 
-LOW_NUMBER = 15
-"""The bits of a byte that hold the first of its two packed numbers."""
+WordMask = Callable[[FunctionEmitter, str, int], str]
+WORDS = 4
+HIGH_NUMBER = 0xF0
+"""The bits of a byte that hold the second of its two packed numbers."""
 
 
 def emit_mask_staged(emitter: FunctionEmitter, operation: Operation) -> None:
-    """wave.mask_staged to selects, of whole pieces where the range allows."""
+    """wave.mask_staged to selects of whole pieces where the range allows, else to word masks."""
     assert isinstance(operation, MaskStagedOp)
     staged = operation.staged.type
     assert isinstance(staged, StagedType)
     layout = staged_layout(staged, emitter.threads)
     bits = ELEMENT_BITS[element_name(staged.element)]
-    type_ = f"<{layout.chunk} x i{bits}>"
     first = emitter.value(operation.first)
     pieces = emitter.values(operation.staged)
     names: list[str] = []
@@ -30,53 +33,54 @@ def emit_mask_staged(emitter: FunctionEmitter, operation: Operation) -> None:
             piece = pieces[index * layout.rows + step]
             if operation.axis.data == "row":
                 row = emitter.assign(f"add i32 {unit.row}, {step}") if step else unit.row
-                piece = _zero_where(emitter, type_, piece, f"slt i32 {row}, {first}")
+                piece = _zero_where(emitter, piece, f"slt i32 {row}, {first}")
             elif operation.whole_chunks is not None:
-                piece = _zero_where(emitter, type_, piece, f"slt i32 {unit.column}, {first}")
+                piece = _zero_where(emitter, piece, f"slt i32 {unit.column}, {first}")
             else:
-                piece = _zero_elements(emitter, layout, unit, type_, piece, first)
+                before = emitter.assign(f"sub i32 {first}, {unit.column}")
+                piece = _masked_words(emitter, piece, before, bits, _keep_from)
             if operation.last is not None:
                 last = emitter.value(operation.last)
-                piece = _drop_high_number(emitter, layout, unit, piece, last)
+                distance = emitter.assign(f"sub i32 {last}, {unit.column}")
+                piece = _masked_words(emitter, piece, distance, bits, _drop_high_number)
             names.append(piece)
     emitter.bind(operation.result, *names)
 
 
-def _zero_where(emitter: FunctionEmitter, type_: str, piece: str, condition: str) -> str:
+def _zero_where(emitter: FunctionEmitter, piece: str, condition: str) -> str:
     outside = emitter.assign(f"icmp {condition}")
-    return emitter.assign(f"select i1 {outside}, {type_} zeroinitializer, {type_} {piece}")
+    text = f"select i1 {outside}, {STAGED_PIECE} zeroinitializer, {STAGED_PIECE} {piece}"
+    return emitter.assign(text)
 
 
-def _columns(emitter: FunctionEmitter, layout: StagedLayout, unit: Unit) -> tuple[str, str]:
-    """The LLVM type and value of the tile columns of one piece's elements."""
-    type_ = f"<{layout.chunk} x i32>"
-    steps = ", ".join(f"i32 {step}" for step in range(layout.chunk))
-    columns = emitter.assign(f"add {type_} {_splat(emitter, type_, unit.column)}, <{steps}>")
-    return type_, columns
-
-
-def _splat(emitter: FunctionEmitter, type_: str, value: str) -> str:
-    count = type_[1:].split(" ")[0]
-    seed = emitter.assign(f"insertelement {type_} poison, i32 {value}, i32 0")
-    return emitter.assign(
-        f"shufflevector {type_} {seed}, {type_} poison, <{count} x i32> zeroinitializer"
-    )
-
-
-def _zero_elements(
-    emitter: FunctionEmitter, layout: StagedLayout, unit: Unit, type_: str, piece: str, first: str
+def _masked_words(
+    emitter: FunctionEmitter, piece: str, distance: str, bits: int, mask: WordMask
 ) -> str:
-    wide, columns = _columns(emitter, layout, unit)
-    outside = emitter.assign(f"icmp slt {wide} {columns}, {_splat(emitter, wide, first)}")
-    mask = f"<{layout.chunk} x i1>"
-    return emitter.assign(f"select {mask} {outside}, {type_} zeroinitializer, {type_} {piece}")
+    """And every word with mask(elements from the word's first to the place in question)."""
+    for word in range(WORDS):
+        elements = word * 32 // bits
+        place = emitter.assign(f"sub i32 {distance}, {elements}") if elements else distance
+        value = emitter.assign(f"extractelement {STAGED_PIECE} {piece}, i32 {word}")
+        kept = emitter.assign(f"and i32 {value}, {mask(emitter, place, bits)}")
+        piece = emitter.assign(f"insertelement {STAGED_PIECE} {piece}, i32 {kept}, i32 {word}")
+    return piece
 
 
-def _drop_high_number(
-    emitter: FunctionEmitter, layout: StagedLayout, unit: Unit, piece: str, last: str
-) -> str:
-    wide, columns = _columns(emitter, layout, unit)
-    at_end = emitter.assign(f"icmp eq {wide} {columns}, {_splat(emitter, wide, last)}")
-    type_ = f"<{layout.chunk} x i8>"
-    low = emitter.assign(f"and {type_} {piece}, <{', '.join([f'i8 {LOW_NUMBER}'] * layout.chunk)}>")
-    return emitter.assign(f"select <{layout.chunk} x i1> {at_end}, {type_} {low}, {type_} {piece}")
+def _keep_from(emitter: FunctionEmitter, place: str, bits: int) -> str:
+    """Ones from element `place` of the word on; none at or past its end, all below its start."""
+    inside = emitter.call("i32", "llvm.smax.i32", [("i32", place), ("i32", "0")])
+    inside = emitter.call("i32", "llvm.smin.i32", [("i32", inside), ("i32", str(32 // bits))])
+    shift = emitter.assign(f"mul i32 {inside}, {bits}")
+    wide = emitter.assign(f"zext i32 {shift} to i64")
+    ones = emitter.assign(f"shl i64 {0xFFFFFFFF}, {wide}")
+    return emitter.assign(f"trunc i64 {ones} to i32")
+
+
+def _drop_high_number(emitter: FunctionEmitter, place: str, bits: int) -> str:
+    """Ones but for the high half of byte `place`, if the word has it."""
+    is_here = emitter.assign(f"icmp ult i32 {place}, {32 // bits}")
+    shift = emitter.assign(f"mul i32 {place}, {bits}")
+    valid = emitter.assign(f"select i1 {is_here}, i32 {shift}, i32 0")
+    hole = emitter.assign(f"shl i32 {HIGH_NUMBER}, {valid}")
+    dropped = emitter.assign(f"select i1 {is_here}, i32 {hole}, i32 0")
+    return emitter.assign(f"xor i32 {dropped}, -1")

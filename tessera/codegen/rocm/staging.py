@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tessera.codegen.llvm_text import FunctionEmitter
-from tessera.codegen.llvm_types import StagedLayout, staged_layout, storage_type
-from tessera.codegen.rocm.lanes import thread_id
+from tessera.codegen.llvm_types import CHUNK_BYTES, STAGED_PIECE, StagedLayout, staged_layout
+from tessera.codegen.rocm.buffer import BufferTile
+from tessera.codegen.rocm.lanes import (
+    HIGH_BYTES,
+    HIGH_HALVES,
+    LOW_BYTES,
+    LOW_HALVES,
+    permute_bytes,
+    thread_id,
+)
 from tessera.codegen.rocm.memory import (
     LDS,
     RowPiece,
     lds_address,
-    load_row_piece,
+    load_row_words,
     multiply_add,
 )
 from tessera.dialects.wave import CommitOp, StageOp
@@ -95,7 +103,7 @@ def check_linear(order: Sequence[int]) -> None:
 
 
 def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
-    """wave.stage to loads of up to 128 bits."""
+    """wave.stage to loads: of 128 bits where rows are aligned to that, else of what they allow."""
     assert isinstance(operation, StageOp)
     staged, pointer_type = operation.result.type, operation.pointer.type
     assert isinstance(staged, StagedType)
@@ -104,11 +112,20 @@ def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
     order = None if operation.order is None else operation.order.get_values()
     row_limit = _optional(emitter, operation.row_limit)
     column_limit = _optional(emitter, operation.column_limit)
+    pointer = emitter.value(operation.pointer)
+    bits = ELEMENT_BITS[element_name(staged.element)]
+    buffer = None
+    if operation.alignment.value.data >= CHUNK_BYTES:
+        stride = emitter.value(operation.stride)
+        buffer = BufferTile(emitter, pointer, stride, bits, staged.shape, row_limit, column_limit)
     names: list[str] = []
     for unit in units_of_thread(emitter, layout, order):
         for index in range(layout.rows):
             step = index if order is None else int(order[index])
             row = emitter.assign(f"add i32 {unit.row}, {step}") if step else unit.row
+            if buffer is not None:
+                names.append(buffer.load(row, unit.column))
+                continue
             valid = None
             if row_limit is not None and operation.zero_rows is not None:
                 valid = emitter.assign(f"icmp slt i32 {row}, {row_limit}")
@@ -116,17 +133,17 @@ def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
                 last = emitter.assign(f"sub i32 {row_limit}, 1")
                 row = emitter.call("i32", "llvm.smin.i32", [("i32", row), ("i32", last)])
             piece = RowPiece(
-                pointer=emitter.value(operation.pointer),
+                pointer=pointer,
                 offset=emitter.assign(f"mul i32 {row}, {emitter.value(operation.stride)}"),
                 column=unit.column,
                 count=layout.chunk,
                 alignment=operation.alignment.value.data,
-                bits=ELEMENT_BITS[element_name(staged.element)],
+                bits=bits,
                 row_valid=valid,
                 column_limit=column_limit,
                 zero_columns=operation.any_columns is None,
             )
-            names.append(load_row_piece(emitter, piece))
+            names.append(load_row_words(emitter, piece))
     emitter.bind(operation.result, *names)
 
 
@@ -175,8 +192,7 @@ def _write_row(
     elements = multiply_add(emitter, unit.row, lds.pitch.data, unit.column)
     base = lds_address(emitter, emitter.value(buffer), elements, bits)
     address = lds_address(emitter, base, str(shift * lds.pitch.data), bits) if shift else base
-    type_ = f"<{128 // bits} x i{bits}>"
-    emitter.line(f"store {type_} {piece}, {LDS} {address}, align 16")
+    emitter.line(f"store {STAGED_PIECE} {piece}, {LDS} {address}, align 16")
 
 
 def _write_columns(
@@ -189,23 +205,31 @@ def _write_columns(
 ) -> None:
     """Transpose the block in registers: each of its columns is `rows` neighbours in LDS."""
     bits = ELEMENT_BITS[element_name(lds.element)]
-    element = storage_type(lds.element)
-    type_ = f"<{layout.chunk} x {element}>"
     width = layout.rows * bits // 8
     base = multiply_add(emitter, unit.column, lds.pitch.data, unit.row)
     address = lds_address(emitter, emitter.value(buffer), base, bits)
-    for column in range(layout.chunk):
-        pairs = [
-            emitter.assign(
-                f"shufflevector {type_} {rows[row]}, {type_} {rows[row + 1]}, "
-                f"<2 x i32> <i32 {column}, i32 {layout.chunk + column}>"
-            )
-            for row in range(0, layout.rows, 2)
-        ]
-        places = ", ".join(f"i32 {index}" for index in range(layout.rows))
-        vector = emitter.assign(
-            f"shufflevector <2 x {element}> {pairs[0]}, <2 x {element}> {pairs[1]}, "
-            f"<{layout.rows} x i32> <{places}>"
-        )
+    for column, words in enumerate(transposed_words(emitter, rows, bits)):
+        type_ = f"<{len(words)} x i32>"
+        vector = "poison"
+        for index, word in enumerate(words):
+            vector = emitter.assign(f"insertelement {type_} {vector}, i32 {word}, i32 {index}")
         place = lds_address(emitter, address, str(column * lds.pitch.data), bits)
-        emitter.line(f"store <{layout.rows} x {element}> {vector}, {LDS} {place}, align {width}")
+        emitter.line(f"store {type_} {vector}, {LDS} {place}, align {width}")
+
+
+def transposed_words(emitter: FunctionEmitter, rows: Sequence[str], bits: int) -> list[list[str]]:
+    """Per column of four 128-bit rows of 16- or 8-bit elements, its words in row order."""
+    columns: list[list[str]] = []
+    for index in range(4):
+        word = [emitter.assign(f"extractelement {STAGED_PIECE} {row}, i32 {index}") for row in rows]
+        if bits == 16:
+            for half in (LOW_HALVES, HIGH_HALVES):
+                pairs = ((word[0], word[1]), (word[2], word[3]))
+                columns.append([permute_bytes(emitter, *pair, half) for pair in pairs])
+            continue
+        for interleave in (LOW_BYTES, HIGH_BYTES):
+            upper = permute_bytes(emitter, word[0], word[1], interleave)
+            lower = permute_bytes(emitter, word[2], word[3], interleave)
+            for half in (LOW_HALVES, HIGH_HALVES):
+                columns.append([permute_bytes(emitter, upper, lower, half)])
+    return columns
