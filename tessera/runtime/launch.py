@@ -13,6 +13,7 @@ from tessera.runtime.prepare import prepare
 from tessera.runtime.prepared import INPUT, OUTPUT, PreparedLaunch, Value
 from tessera.runtime.record import remember
 from tessera.runtime.rules import UnalignedError
+from tessera.runtime.sequence_starts import check_starts, find_starts
 from tessera.runtime.tensors import (
     ALIGNMENT_CLASS,
     HOST,
@@ -49,6 +50,7 @@ class Launcher:
         if self.kind.name == "foreign" and self.device == HOST:
             self.kind = NUMPY
         self.runner = runs_on.make(code, self.prepared)
+        self._starts = find_starts(self.prepared)
         self._buffers = tuple(zip(self.prepared.outputs, self.prepared.given, strict=True))
         # The common case: every result is a buffer of its own, made here.
         self._is_plain = [
@@ -72,6 +74,8 @@ class Launcher:
         is_timed: bool = False,
     ) -> Any:
         """Launch on tensors that are described already."""
+        if self._starts:
+            check_starts(self._starts, arguments, kinds)
         kind, device = self.kind, self.device
         storages, results, result_kinds = [], [], []
         for slot, given in self._buffers:

@@ -118,8 +118,11 @@ class _Preparation:
         names = [*binding.operands, *binding.results]
         tensors = dict(zip(names, [*operands, *results], strict=True))
         if step.contract in CONTRACTS:
+            present = CONTRACTS[step.contract].operands_under(step.options)
+            free = {operand.name for operand in present if operand.any_strides}
             for name, value in tensors.items():
-                _check_contiguous(step.contract, name, value)
+                if name not in free:
+                    _check_contiguous(step.contract, name, value)
         kernels: list[KernelLaunch] = []
         if not binding.empty:
             scope = Scope(step.contract, binding, tensors)
@@ -163,15 +166,16 @@ class _Preparation:
         )
         if min(grid) < 0:
             raise LaunchError(f"kernel {rule.kernel}: grid {grid} is negative")
-        if 0 in grid:
-            return
-        check_grid(rule, grid)
+        # Also of a kernel without workgroups: a later one may take its workspaces.
         for name, dtype, shape in rule.workspaces:
             if name not in scope.tensors:
                 sizes = tuple(scope.integer(rule, size) for size in shape)
                 strides = contiguous_strides(sizes)
                 slot = self._add(TEMPORARY, dtype, sizes, strides)
                 scope.tensors[name] = Value(slot, dtype, sizes, strides)
+        if 0 in grid:
+            return
+        check_grid(rule, grid)
         arguments = tuple(bind_argument(rule, argument, scope) for argument in rule.arguments)
         yield KernelLaunch(rule.kernel, grid, rule.block, arguments)
 

@@ -36,11 +36,25 @@ def _matmul(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray,
 
 
 def _flash_attn(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    causal = step.options.get("causal", "none")
-    o, lse = reference.flash_attn(
-        *operands, causal=False if causal == "none" else causal, scale=step.options.get("scale")
-    )
-    return o, lse
+    return reference.flash_attn(**_attention_arguments(step, operands))
+
+
+def _flash_attn_bwd(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    gradients = reference.flash_attn_bwd(**_attention_arguments(step, operands))
+    return gradients[: len(step.results)]
+
+
+def _attention_arguments(step: PreparedStep, operands: list[np.ndarray]) -> dict[str, Any]:
+    """Operands and options by the oracles' names."""
+    present = CONTRACTS[step.contract].operands_under(step.options)
+    options = step.options
+    return {
+        **{one.name: array for one, array in zip(present, operands, strict=True)},
+        "causal": options.get("causal", "none"),
+        "scale": options.get("scale"),
+        "window": (options.get("window_left"), options.get("window_right")),
+        "softcap": options.get("softcap"),
+    }
 
 
 def _elementwise(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
@@ -56,7 +70,12 @@ def _elementwise(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.nda
 
 
 ORACLES: Mapping[str, Oracle] = MappingProxyType(
-    {"matmul": _matmul, "flash_attn": _flash_attn, "elementwise": _elementwise}
+    {
+        "matmul": _matmul,
+        "flash_attn": _flash_attn,
+        "flash_attn_bwd": _flash_attn_bwd,
+        "elementwise": _elementwise,
+    }
 )
 """The oracle of every contract."""
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tessera.contracts import Binding, broadcast_strides
+from tessera.contracts import CONTRACTS, Binding, broadcast_strides
 from tessera.errors import LaunchError, supported
 from tessera.launch_rule import BUFFER, ArgumentRule, LaunchRule, evaluate
 from tessera.runtime.prepared import ScalarArgument, Value
@@ -34,6 +34,8 @@ class Scope:
         self.tensors = tensors
         self.symbols = {n: size for n, size in binding.symbols.items() if size is not None}
         self.contract = contract
+        operands = CONTRACTS[contract].operands if contract in CONTRACTS else ()
+        self._broadcast = {one.name: one.dims for one in operands if one.broadcast}
         self.functions = {"stride": self._stride, "address": self._address}
 
     def value(self, expression: str) -> Any:
@@ -60,6 +62,9 @@ class Scope:
         value = self._tensor(name)
         if self.contract == "elementwise":
             sizes = list(self.symbols.values())
+            return broadcast_strides(value.shape, value.strides, sizes)[axis]
+        if name in self._broadcast:
+            sizes = [self.symbols[dim] for dim in self._broadcast[name]]
             return broadcast_strides(value.shape, value.strides, sizes)[axis]
         return value.strides[axis]
 
