@@ -77,6 +77,7 @@ class ScalarPlan:
     immediate: int = 0
     literal: int = 0
     constants: dict[str, int] | None = None
+    result: int = DESTINATION
 
 
 def every_operation(family: str) -> list[Any]:
@@ -95,15 +96,27 @@ def _register(index: int, width: int) -> Any:
     return s[index] if width <= 32 else s[index : index + width // 32 - 1]
 
 
-def plan_scalar(operation: Any, family: str, rng: random.Random, constant: bool) -> ScalarPlan:
-    """Encode `operation`; with `constant`, S0 is an inline constant where the format has S0."""
+def plan_scalar(
+    operation: Any,
+    family: str,
+    rng: random.Random,
+    constant: bool,
+    places: Mapping[str, int] | None = None,
+) -> ScalarPlan:
+    """Encode `operation`; with `constant`, S0 is an inline constant where the format has S0.
+
+    `places` puts the operands S0, S1 and D0 into other registers.
+    """
+    places = places or {"S0": SOURCES["ssrc0"], "S1": SOURCES["ssrc1"], "D0": DESTINATION}
+    target = places["D0"]
     operands = OPERANDS[operation]
     values: dict[str, Any] = {}
     sources = []
     constants = {}
-    for field, register in SOURCES.items():
+    for field in SOURCES:
         if field not in operands:
             continue
+        register = places[f"S{field[-1]}"]
         form, width = operands[field][0].name, operands[field][1]
         sources.append((f"S{field[-1]}", register, width, form))
         values[field] = _register(register, width)
@@ -114,15 +127,22 @@ def plan_scalar(operation: Any, family: str, rng: random.Random, constant: bool)
     width, form = 0, ""
     if "sdst" in operands:
         form, width = operands["sdst"][0].name, operands["sdst"][1]
-        values["sdst"] = _register(DESTINATION, width)
+        values["sdst"] = _register(target, width)
     plan = ScalarPlan(
-        operation.name, PCODE[operation], None, sources, width, form, constants=constants
+        operation.name,
+        PCODE[operation],
+        None,
+        sources,
+        width,
+        form,
+        constants=constants,
+        result=target,
     )
     if "simm16" in operands:
         plan.immediate = random_operand(rng, "FMT_NUM_I16", 16)
         values["simm16"] = plan.immediate
         if "CMPK" in operation.name:  # the register that is compared stands in the SDST field
-            sources.append(("S0", DESTINATION, width, form))
+            sources.append(("S0", target, width, form))
             plan.destination_width = 0
     encoding = _ENCODINGS[family]
     if operation.name in ("S_FMAAK_F32", "S_FMAMK_F32"):
@@ -138,7 +158,7 @@ def random_inputs(plan: ScalarPlan, waves: int, seed: int) -> tuple[np.ndarray, 
     scalars = np.zeros((waves, h.SCALARS), np.uint32)
     for wave in range(waves):
         row = [rng.getrandbits(32) for _ in range(h.SCALARS)]
-        destination = ("D0", DESTINATION, plan.destination_width, plan.destination_format)
+        destination = ("D0", plan.result, plan.destination_width, plan.destination_format)
         for _, register, width, form in [*plan.sources, destination]:
             if width == 0:
                 continue
@@ -168,7 +188,7 @@ def evaluate(plan: ScalarPlan, scalars: np.ndarray) -> np.ndarray:
             state[name] = Value(bits, max(32, width), "b")
         width = max(32, plan.destination_width)
         if plan.destination_width:
-            state["D0"] = Value(_gather(row, DESTINATION, plan.destination_width), width, "b")
+            state["D0"] = Value(_gather(row, plan.result, plan.destination_width), width, "b")
         state["SCC"] = Value(int(row[h.SCC]), 1, "u")
         state["EXEC"] = Value(int(row[h.EXEC]), 64, "u")
         state["VCC"] = Value(int(row[h.VCC]), 64, "u")
@@ -178,7 +198,7 @@ def evaluate(plan: ScalarPlan, scalars: np.ndarray) -> np.ndarray:
         if remedy is None or not remedy(machine):
             machine.run(plan.text)
         for word in range(plan.destination_width // 32 or plan.destination_width // 16):
-            out[wave, DESTINATION - FIRST + word] = state["D0"].bits >> (32 * word) & 0xFFFFFFFF
+            out[wave, plan.result - FIRST + word] = state["D0"].bits >> (32 * word) & 0xFFFFFFFF
         out[wave, h.SCC] = state["SCC"].bits & 1
         out[wave, h.EXEC] = state["EXEC"].bits & 0xFFFFFFFF
     return out
@@ -204,7 +224,7 @@ def mismatches(plan: ScalarPlan, scalars: np.ndarray, expected: np.ndarray, got:
     found = []
     for wave, index in np.argwhere(expected != got):
         one, other = int(got[wave, index]), int(expected[wave, index])
-        if form is not None and index == DESTINATION - FIRST and _equal(one, other, form):
+        if form is not None and index == plan.result - FIRST and _equal(one, other, form):
             continue
         operands = [
             f"{n}={(plan.constants or {}).get(n, _gather(scalars[wave], r, w)):#x}"

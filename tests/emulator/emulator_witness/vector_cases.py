@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +57,7 @@ class VectorPlan:
     destination_format: str
     destination_width: int
     destination: str  # "vector", "scalar", "mask", "exec", "vcc"
+    result: int = DESTINATION  # the first vector register of the result
     variant: str = "plain"
     high: bool = False
     carry_out: str = ""  # "vcc" or "scalar": where a lane mask goes beside the vector result
@@ -108,18 +110,24 @@ def _destination(operation: Any) -> tuple[str, str, int]:
 
 
 def plan_vector(
-    operation: Any, encoding: type, text: str, rng: random.Random, variant: str = "plain"
+    operation: Any,
+    encoding: type,
+    text: str,
+    rng: random.Random,
+    variant: str = "plain",
+    places: Mapping[str, int] | None = None,
 ) -> VectorPlan | None:
     """Encode `operation` with operands in the fixed registers; None if the variant has no meaning.
 
     Variants: plain; high (16-bit operands in upper halves); scalar (S0 in an SGPR); constant (S0 an
     inline constant); modifiers (random neg and abs on float sources of VOP3; of VOP3P random neg,
-    neg_hi, opsel and opsel_hi); clamp (float results of VOP3 clamped to [0, 1]).
+    neg_hi, opsel and opsel_hi); clamp (float results of VOP3 clamped to [0, 1]). `places` puts the
+    operands S0, S1, S2 and D0 into other vector registers.
     """
     sources = _sources(operation, [name for name, _ in encoding._fields])
     kind, format_name, width = _destination(operation)
     name = base_name(operation)
-    plan = VectorPlan(name, text, None, sources, format_name, width, kind, variant)
+    plan = VectorPlan(name, text, None, sources, format_name, width, kind, variant=variant)
     plan.packed = encoding.__name__.startswith("VOP3P")
     is_vop3 = encoding.__name__.startswith("VOP3") and not plan.packed
     if variant == "high":
@@ -143,6 +151,12 @@ def plan_vector(
         if "DOT2" in name:  # the ISA guide lists float dot products among those without clamp
             return None
         plan.modifiers["clmp"] = 1
+    if places is not None:
+        plan.result = places["D0"]
+        plan.sources = [
+            dataclasses.replace(x, register=places[f"S{x.index}"]) if x.kind == "vector" else x
+            for x in plan.sources
+        ]
     plan.instruction = _encode(operation, encoding, plan)
     return plan
 
@@ -220,12 +234,12 @@ def _encode(operation: Any, encoding: type, plan: VectorPlan) -> Any:
             values["neg"] |= 1 << source.index
     if "vdst" in fields:
         if plan.destination == "vector":
-            register = _register(v, DESTINATION, plan.destination_width)
+            register = _register(v, plan.result, plan.destination_width)
             if plan.high and name.startswith("VOP3"):
                 # OPSEL[3]; the assembler's `.h` would set bit 7 of the register number instead.
                 values["opsel"] = 8
             elif plan.high:
-                register = v[DESTINATION + 128]
+                register = v[plan.result + 128]
             values["vdst"] = register
         else:
             values["vdst"] = isa.EXEC_LO if plan.destination == "exec" else s[SCALAR_DESTINATION]
@@ -277,7 +291,7 @@ def _put_destination(row: list[int], plan: VectorPlan, rng: random.Random) -> No
     if plan.destination_width == 16:
         bits |= bits << 16
     for word in range(register_count(plan.destination_width)):
-        row[DESTINATION + word] = bits >> (32 * word) & 0xFFFFFFFF
+        row[plan.result + word] = bits >> (32 * word) & 0xFFFFFFFF
 
 
 def _put(row: list[int], register: int, source: Source, rng: random.Random) -> None:

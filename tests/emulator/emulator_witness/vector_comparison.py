@@ -16,7 +16,7 @@ from emulator_witness import harness as h
 from emulator_witness import soft_float as sf
 from emulator_witness.operand_values import packed_form, scalar_form
 from emulator_witness.pseudocode_values import Value
-from emulator_witness.vector_cases import DESTINATION, VectorPlan, register_count
+from emulator_witness.vector_cases import VectorPlan, register_count
 from emulator_witness.vector_expected import (
     Expected,
     destination_form,
@@ -218,7 +218,7 @@ def mismatches(
     vectors, scalars = inputs
     found = _scalar_mismatches(plan, expected, outcome)
     count = register_count(plan.destination_width) if plan.destination == "vector" else 0
-    destination = range(DESTINATION, DESTINATION + count)
+    destination = range(plan.result, plan.result + count)
     others = [r for r in range(16) if r not in destination]
     if not np.array_equal(outcome.vectors[..., others], expected.vectors[..., others]):
         where = np.argwhere(outcome.vectors[..., :16] != expected.vectors)
@@ -228,7 +228,7 @@ def mismatches(
     for wave, lane in np.argwhere(differs):
         rows = vectors[wave, lane], scalars[wave], int(lane)
         got, wanted = (
-            sum(int(x[wave, lane, DESTINATION + word]) << (32 * word) for word in range(count))
+            sum(int(x[wave, lane, plan.result + word]) << (32 * word) for word in range(count))
             for x in (outcome.vectors, expected.vectors)
         )
         width = 32 if count == 1 else plan.destination_width

@@ -14,7 +14,6 @@ from emulator_witness.pseudocode import Machine
 from emulator_witness.pseudocode_remedies import REMEDIES
 from emulator_witness.pseudocode_values import Value, boolean, integer
 from emulator_witness.vector_cases import (
-    DESTINATION,
     HALVES,
     SCALAR_DESTINATION,
     SCALAR_SOURCE,
@@ -119,7 +118,7 @@ def lane_machine(plan: VectorPlan, vector_row: Any, scalar_row: Any, lane: int) 
     for name in ("NEG", "OPSEL", "OPSEL_HI"):
         default = 7 if name == "OPSEL_HI" else 0
         state[name] = Value(plan.modifiers.get(name.lower(), default), 3)
-    old = _gather(vector_row, DESTINATION, plan.destination_width)
+    old = _gather(vector_row, plan.result, plan.destination_width)
     if plan.high:
         old >>= 16
     state["D0"] = Value(old, max(32, plan.destination_width), "b")
@@ -189,10 +188,10 @@ def _lane_bit(plan: VectorPlan, machine: Machine, lane: int) -> int:
 def _write_vector(plan: VectorPlan, machine: Machine, row: np.ndarray) -> None:
     bits = machine.variables["D0"].bits
     if plan.destination_width == 16 and plan.high:
-        row[DESTINATION] = (int(row[DESTINATION]) & 0xFFFF) | (bits & 0xFFFF) << 16
+        row[plan.result] = (int(row[plan.result]) & 0xFFFF) | (bits & 0xFFFF) << 16
         return
     for word in range(register_count(plan.destination_width)):
-        row[DESTINATION + word] = bits >> (32 * word) & 0xFFFFFFFF
+        row[plan.result + word] = bits >> (32 * word) & 0xFFFFFFFF
 
 
 def _write_masks(plan: VectorPlan, mask: int, row: np.ndarray) -> None:
