@@ -327,7 +327,7 @@ def _ufunc_run(
 
         def run_one(g: WaveGroup) -> None:
             if g.mask is None:
-                ufunc(first(g), getattr(g, name)[register])
+                ufunc(first(g), out=getattr(g, name)[register])
             else:
                 store(g, call(g), g.mask)
 
@@ -336,7 +336,7 @@ def _ufunc_run(
 
     def run_two(g: WaveGroup) -> None:
         if g.mask is None:
-            ufunc(first(g), second(g), getattr(g, name)[register])
+            ufunc(first(g), second(g), out=getattr(g, name)[register])
         else:
             store(g, call(g), g.mask)
 
