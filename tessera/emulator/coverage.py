@@ -94,6 +94,7 @@ AMD's pseudo-code leaves some results open or contradicts its own notes. What th
 - V_FRACT stays below 1. V_FREXP normalizes denormals, and zero has exponent 0.
 - V_DIV_SCALE, V_DIV_FMAS and V_DIV_FIXUP follow the intent: the division sequence of LLVM gives
   correctly rounded quotients for all operands, denormal and overflowing ones included.
+- V_MIN, V_MAX and V_MED3 treat signaling NaN as with IEEE mode on, whatever the descriptor says.
 - A computed NaN has the host's payload.
 - Rounding is to nearest even; MODE's other rounding modes are refused by name.
 """

@@ -201,3 +201,34 @@ def test_both_machines_agree(machines, function):
     examples = [[hex(int(x.view(f"u{x.itemsize}")[i % len(x)])) for x in (*operands, got, wanted)]
                 for i in wrong[:3]]  # fmt: skip
     assert not len(wrong), f"{len(wrong)} of {COUNT} differ (operands, got, wanted): {examples}"
+
+
+NEAR = [
+    intrinsic(x, kind, 1) for x in ("exp2", "exp", "log2", "log", "log10") for kind in FLOATS[:2]
+]
+# Units in the last place: what LLVM's sequences around the hardware's 1-ULP functions may lose.
+LARGEST_DISTANCE = 4
+
+
+@pytest.fixture(scope="module")
+def emulated_near():
+    return code_object(NEAR)
+
+
+@pytest.mark.parametrize("function", NEAR, ids=lambda f: f.name)
+def test_exponentials_and_logarithms_are_near(emulated_near, function):
+    """Denormal operands and results included: LLVM scales around the units that flush them."""
+    rng = np.random.default_rng(len(function.name))
+    (x,) = (edge_values(kind, rng) for kind in function.operands)
+    if "log" in function.name:
+        x = np.abs(x)
+    exact = {"exp2": np.exp2, "exp": np.exp, "log2": np.log2, "log": np.log, "log10": np.log10}
+    with np.errstate(all="ignore"):
+        got = emulated(emulated_near, function, [x])
+        wanted = exact[function.name.split("_")[0]](x.astype(np.float64)).astype(x.dtype)
+        same = (got == wanted) | (np.isnan(got) & np.isnan(wanted))
+        bits = f"i{x.dtype.itemsize}"
+        distance = np.abs(got.view(bits).astype(np.int64) - wanted.view(bits))
+    wrong = np.nonzero(~same & (distance > LARGEST_DISTANCE))[0]
+    examples = [(float(x[i]), float(got[i]), float(wanted[i])) for i in wrong[:4]]
+    assert not len(wrong), f"{len(wrong)} of {COUNT} (operand, got, wanted): {examples}"
