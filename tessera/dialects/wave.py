@@ -111,11 +111,12 @@ class OffsetOp(IRDLOperation):
 class StageOp(IRDLOperation):
     """Read one tile from global memory into the registers of the workgroup's threads.
 
-    Tile element (r, c) is at `pointer[r * stride + c]`. Rows at or past `row_limit` repeat the last
-    valid row, or are zero with `zero_rows`; columns at or past `column_limit` are zero, or with
-    `any_columns` anything. Nothing outside the limits is read; a limit is at least 1. `alignment`
-    is in bytes, of every row's start. `order`, for the arrangement `blocks`, lists which row of
-    each group of len(order) comes at which place.
+    Tile element (r, c) is at `pointer[r * stride + c]`. Rows at or past `row_limit` hold anything
+    finite that valid rows hold or 0, or are zero with `zero_rows`; columns at or past
+    `column_limit` are zero, or with `any_columns` anything. Where rows overlap in memory, missing
+    rows may hold what the valid ones do. Nothing outside the limits is read; a limit is at least 1.
+    `alignment` is in bytes, of every row's start. `order`, for the arrangement `blocks`, lists
+    which row of each group of len(order) comes at which place.
     """
 
     name = "wave.stage"
@@ -666,6 +667,18 @@ class BarrierOp(IRDLOperation):
         super().__init__()
 
 
+@irdl_op_definition
+class ScheduleBarrierOp(IRDLOperation):
+    """A scheduling hint: no instruction moves across it, which bounds what is live at once."""
+
+    name = "wave.schedule_barrier"
+    traits = traits_def(MemoryWriteEffect(), MemoryReadEffect())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
 def _optional(value: SSAValue | None) -> list[SSAValue]:
     return [] if value is None else [value]
 
@@ -700,6 +713,7 @@ OPERATIONS: list[type[Operation]] = [
     LoadElementOp,
     StoreElementOp,
     BarrierOp,
+    ScheduleBarrierOp,
 ]
 
 Wave = Dialect("wave", OPERATIONS, [FragmentType, StatisticType, StagedType, LdsType, PointerType])

@@ -18,6 +18,7 @@ from tessera.kernels.attention_scores import ScoreRule
 from tessera.kernels.program import KernelProgram
 from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile, store_transposed
 from tessera.kernels.schedules import BackwardSchedule
+from tessera.kernels.tile_walk import walk_tiles
 from tessera.targets.matrix_core import converted_order
 
 
@@ -86,11 +87,10 @@ class KeyGradientProgram:
             store_transposed(p, heads.rows("dv"), accumulator, self.key, TILE * channel)
 
     def _walk(self, state: Sequence[SSAValue]) -> list[SSAValue]:
-        """All query tiles of all heads of the group, one fetched while another is computed."""
+        """All query tiles of all heads of the group."""
         p, queries = self.program, self.queries
         per_head = p.max(p.sub(queries.end, queries.first), 0)
         total = p.mul(per_head, p["group"])
-        last = p.sub(total, 1)
         types = [self.q.staged_type, self.do.staged_type, f32, f32]
 
         def place_of(turn: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -103,31 +103,24 @@ class KeyGradientProgram:
             start = queries.start_of(tile)
             heads = self._heads(member)
 
-            def stage(bounded: bool) -> list[SSAValue]:
-                q = self.q.of(heads.rows("q")).stage(start, bounded)
-                do = self.do.of(heads.rows("do")).stage(start, bounded)
-                return [q, do, *self._fetch_statistics(heads, start)]
+            whole = queries.is_whole(tile)
+            q = self.q.of(heads.rows("q")).fetch(start, whole)
+            do = self.do.of(heads.rows("do")).fetch(start, whole)
+            return [q, do, *self._fetch_statistics(heads, start)]
 
-            return p.when(queries.is_whole(tile), lambda: stage(False), lambda: stage(True), types)
-
-        def step(turn: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
-            q, do, lse, delta = carried[-4:]
-            p.barrier()
+        def commit(staged: Sequence[SSAValue]) -> None:
+            q, do, lse, delta = staged
             self.q.commit(q)
             self.do.commit(do)
             self._commit_statistics(lse, delta)
-            p.barrier()
-            ahead = fetch(p.min(p.add(turn, 1), last))
-            member, tile = place_of(turn)
-            return [*self._accumulate(carried[:-4], self._heads(member), tile), *ahead]
 
-        first = p.when(
-            p.compare("sgt", total, 0),
-            lambda: fetch(p.constant(0)),
-            lambda: [p.insert(wave.UndefinedOp(type_)) for type_ in types],
-            types,
-        )
-        return p.loop(0, total, [*state, *first], step)[: len(state)]
+        def compute(carried: Sequence[SSAValue], turn: SSAValue) -> list[SSAValue]:
+            member, tile = place_of(turn)
+            return self._accumulate(carried, self._heads(member), tile)
+
+        bounds = (p.constant(0), total)
+        prefetch = self.schedule.prefetch
+        return walk_tiles(p, bounds, state, types, fetch, commit, compute, prefetch)
 
     # lse and delta: thread t carries those of the tile's query t.
 
@@ -185,6 +178,7 @@ class KeyGradientProgram:
         query_tiles = range(self.schedule.rows_per_step // TILE)
         products = [self._product(self.q, self.k, i, problem.channel_tiles) for i in query_tiles]
         d_weights = [self._product(self.do, self.v, i, problem.value_tiles) for i in query_tiles]
+        p.schedule_barrier()
         first_query = self.queries.start_of(tile)
         places = [self._place(p.add(first_query, TILE * i)) for i in query_tiles]
         logits, d_weights = gradient.logits(
@@ -201,7 +195,9 @@ class KeyGradientProgram:
             weights = gradient.weights(logits[index], lse)
             d_product = gradient.d_products(weights, d_weights[index], delta, products[index])
             values = self._add(self.do, gradient.as_operand(weights), index, values)
+            p.schedule_barrier()
             keys = self._add(self.q, gradient.as_operand(d_product), index, keys)
+            p.schedule_barrier()
         return [*keys, *values]
 
     def _add(

@@ -51,6 +51,7 @@ def backward_problem(directive: Operation, target: Target) -> BackwardProblem:
     schedule = BackwardSchedule(
         waves=option(directive, "waves", default.waves),
         rows_per_step=option(directive, "rows_per_step", default.rows_per_step),
+        prefetch=bool(option(directive, "prefetch", default.prefetch)),
     )
     check_lds(target, schedule.lds_bytes(forward.head_dim, forward.head_dim_v))
     return BackwardProblem(forward, schedule)

@@ -15,6 +15,7 @@ from tessera.kernels.attention_scores import ScoreRule
 from tessera.kernels.program import KernelProgram
 from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile, store_transposed
 from tessera.kernels.schedules import BackwardSchedule
+from tessera.kernels.tile_walk import walk_tiles
 from tessera.targets.matrix_core import converted_order
 
 
@@ -75,36 +76,22 @@ class QueryGradientProgram:
         return p.insert(wave.LoadGlobalStatisticOp(pointer, limit, self.problem.statistic))
 
     def _walk(self, state: Sequence[SSAValue]) -> list[SSAValue]:
-        """All visible key tiles in order; the next one is fetched while this one is computed."""
+        """All visible key tiles in order."""
         p, keys = self.program, self.keys
         tiles = (self.k, self.v)
         types = [tile.staged_type for tile in tiles]
-        last = p.sub(keys.end, 1)
 
         def fetch(index: SSAValue) -> list[SSAValue]:
             start = keys.start_of(index)
-            return p.when(
-                keys.is_whole(index),
-                lambda: [tile.stage(start, bounded=False) for tile in tiles],
-                lambda: [tile.stage(start, bounded=True) for tile in tiles],
-                types,
-            )
+            return [tile.fetch(start, keys.is_whole(index)) for tile in tiles]
 
-        def step(index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
-            p.barrier()
-            for tile, staged in zip(tiles, carried[-2:], strict=True):
-                tile.commit(staged)
-            p.barrier()
-            ahead = fetch(p.min(p.add(index, 1), last))
-            return [*self._accumulate(carried[:-2], index), *ahead]
+        def commit(staged: Sequence[SSAValue]) -> None:
+            for tile, one in zip(tiles, staged, strict=True):
+                tile.commit(one)
 
-        first = p.when(
-            p.compare("slt", keys.first, keys.end),
-            lambda: fetch(keys.first),
-            lambda: [p.insert(wave.UndefinedOp(type_)) for type_ in types],
-            types,
-        )
-        return p.loop(keys.first, keys.end, [*state, *first], step)[: len(state)]
+        bounds = (keys.first, keys.end)
+        prefetch = self.schedule.prefetch
+        return walk_tiles(p, bounds, state, types, fetch, commit, self._accumulate, prefetch)
 
     def _accumulate(self, state: Sequence[SSAValue], index: SSAValue) -> list[SSAValue]:
         """dQ^T += K^T dS^T over the keys of one tile."""

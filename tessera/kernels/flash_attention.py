@@ -23,6 +23,7 @@ from tessera.kernels.generated import GeneratedKernels
 from tessera.kernels.program import KernelProgram
 from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile, store_transposed
 from tessera.kernels.schedules import LARGEST_HEAD_DIM_IN_REGISTERS
+from tessera.kernels.tile_walk import walk_tiles
 from tessera.targets import Target
 from tessera.targets.matrix_core import converted_order
 
@@ -112,34 +113,21 @@ class AttentionProgram:
         take alike: the accumulators then never meet a second set of themselves.
         """
         p, keys = self.program, self.keys
-        last = p.sub(keys.end, 1)
         tiles = (self.k, self.v)
         types = [tile.staged_type for tile in tiles]
 
         def fetch(index: SSAValue) -> list[SSAValue]:
             start = keys.start_of(index)
-            return p.when(
-                keys.is_whole(index),
-                lambda: [tile.stage(start, bounded=False) for tile in tiles],
-                lambda: [tile.stage(start, bounded=True) for tile in tiles],
-                types,
-            )
+            return [tile.fetch(start, keys.is_whole(index)) for tile in tiles]
 
-        def step(index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
-            p.barrier()
-            for tile, staged in zip(tiles, carried[-2:], strict=True):
-                tile.commit(staged)
-            p.barrier()
-            ahead = fetch(p.min(p.add(index, 1), last))
-            return [*self._attend(queries, carried[:-2], index), *ahead]
+        def commit(staged: Sequence[SSAValue]) -> None:
+            for tile, one in zip(tiles, staged, strict=True):
+                tile.commit(one)
 
-        first = p.when(
-            p.compare("slt", keys.first, keys.end),
-            lambda: fetch(keys.first),
-            lambda: [p.insert(wave.UndefinedOp(type_)) for type_ in types],
-            types,
-        )
-        return p.loop(keys.first, keys.end, [*state, *first], step)[: len(state)]
+        def compute(carried: Sequence[SSAValue], index: SSAValue) -> list[SSAValue]:
+            return self._attend(queries, carried, index)
+
+        return walk_tiles(p, (keys.first, keys.end), state, types, fetch, commit, compute)
 
     def _attend(
         self, queries: OwnedRows, state: Sequence[SSAValue], index: SSAValue

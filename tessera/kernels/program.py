@@ -257,6 +257,10 @@ class KernelProgram:
         assert isinstance(pointer.type, PointerType)
         return self.insert(wave.OffsetOp(pointer, self.wide(elements)))
 
+    def schedule_barrier(self) -> None:
+        """Keep the instructions before and after apart, so that fewer values live at once."""
+        self.effect(wave.ScheduleBarrierOp())
+
     def barrier(self) -> None:
         """Wait for all waves of the workgroup."""
         self.effect(wave.BarrierOp())

@@ -14,6 +14,8 @@ from tessera.kernels.program import KernelProgram
 from tessera.kernels.schedules import LDS_PADDING, padded
 
 TILE = 16
+HARDWARE_CHECKED_ALIGNMENT = 16
+"""Rows aligned to this many bytes are read with bounds that cost nothing."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,18 @@ class SharedTile:
                 order=self.order,
             )
         )
+
+    def fetch(self, first_row: SSAValue, is_whole: SSAValue) -> SSAValue:
+        """Fetch rows from `first_row` on, of which some may be missing unless `is_whole`."""
+        if self.rows.alignment >= HARDWARE_CHECKED_ALIGNMENT:
+            return self.stage(first_row, bounded=True)
+        (staged,) = self.program.when(
+            is_whole,
+            lambda: [self.stage(first_row, bounded=False)],
+            lambda: [self.stage(first_row, bounded=True)],
+            [self.staged_type],
+        )
+        return staged
 
     def commit(self, staged: SSAValue) -> None:
         """Put a fetched tile into LDS; barriers are the caller's."""

@@ -242,11 +242,13 @@ def attention_schedule(
 @dataclass(frozen=True)
 class BackwardSchedule:
     """Tiling of the backward kernels: `waves` waves own 16 rows each (keys for dK and dV, queries
-    for dQ) and walk over the other axis `rows_per_step` rows at a time.
+    for dQ) and walk over the other axis `rows_per_step` rows at a time. With `prefetch` the next
+    rows are in flight, in registers, while these are computed on.
     """
 
     waves: int
     rows_per_step: int
+    prefetch: bool = True
 
     def __post_init__(self) -> None:
         if self.rows_per_step < INSTRUCTION_TILE or self.rows_per_step % INSTRUCTION_TILE:

@@ -98,6 +98,11 @@ def emit_barrier(emitter: FunctionEmitter, operation: Operation) -> None:
     emitter.line(f"fence {order} acquire, !mmra !2")
 
 
+def emit_schedule_barrier(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.schedule_barrier to LLVM's own, for all kinds of instructions."""
+    emitter.call("void", "llvm.amdgcn.sched.barrier", [("i32", "0")])
+
+
 RULES: dict[type, Rule] = {
     **ARITH_RULES,
     scf.ForOp: emit_for,
@@ -130,6 +135,7 @@ RULES: dict[type, Rule] = {
     wave.LoadElementOp: emit_load_element,
     wave.StoreElementOp: emit_store_element,
     wave.BarrierOp: emit_barrier,
+    wave.ScheduleBarrierOp: emit_schedule_barrier,
 }
 """Every operation that a ROCm kernel may hold."""
 
