@@ -182,13 +182,13 @@ def examine(family: str) -> Family:
     result = Family(family)
     records = _dual_encodings() if family == "VOPD" else _encodings(family)
     for name, data in records:
-        reason = "no compute use" if family in GRAPHICS else _reason(data)
+        reason = "graphics, not implemented" if family in GRAPHICS else _reason(data)
         if reason is None:
             result.implemented.append(name)
         else:
             result.missing[plain_name(name)] = reason
     if family == "EXP":
-        result.missing = {"EXP": "no compute use"}
+        result.missing = {"EXP": "graphics, not implemented"}
     return result
 
 
