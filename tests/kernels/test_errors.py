@@ -77,11 +77,11 @@ def test_unknown_result_dtype():
 
 def test_unknown_option_of_an_operation():
     @tessera.jit(target=CHIP)
-    def softcapped(q, k, v):
-        return ops.flash_attn(q, k, v, softcap=30.0)  # pyright: ignore[reportCallIssue]
+    def dropped(q, k, v):
+        return ops.flash_attn(q, k, v, dropout=0.5)  # pyright: ignore[reportCallIssue]
 
-    with pytest.raises((OptionError, TypeError), match="softcap"):
-        softcapped.lower(*qkv())
+    with pytest.raises((OptionError, TypeError), match="dropout"):
+        dropped.lower(*qkv())
 
 
 @pytest.mark.parametrize("chip", ["gfx906", "gfx942", "sm_90", "strix", ""])
