@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from tessera.errors import LaunchError
 from tessera.runtime import dlpack, hip
 from tessera.runtime.hip_memory import DeviceMemory
 from tessera.runtime.prepared import ELEMENT_BYTES, contiguous_strides, extent
-from tessera.runtime.tensors import NUMPY_DTYPES, TensorArgument
+from tessera.runtime.tensors import NUMPY_DTYPES, ArrayKind, TensorArgument
 
 
 class DeviceArray:
@@ -31,6 +32,7 @@ class DeviceArray:
     ) -> None:
         self.shape, self.strides = tuple(shape), tuple(strides)
         self.dtype, self.address, self.device, self.owner = dtype, address, device, owner
+        self._where = f"hip:{device}"
 
     @staticmethod
     def empty(shape: Sequence[int], dtype: str, device: int = 0) -> DeviceArray:
@@ -62,9 +64,7 @@ class DeviceArray:
 
     def argument(self) -> TensorArgument:
         """The description that launches work with."""
-        return TensorArgument(
-            self.shape, self.strides, self.dtype, self.address, f"hip:{self.device}", self
-        )
+        return TensorArgument(self.shape, self.strides, self.dtype, self.address, self._where, self)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -106,3 +106,20 @@ def _copy(array: DeviceArray, address: int, host: np.ndarray, direction: int) ->
     with library.on_device(array.device):
         library.check("hipMemcpyAsync", *pair, host.nbytes, direction, 0)
         library.check("hipStreamSynchronize", 0)
+
+
+def _host_array(value: Any) -> np.ndarray:
+    raise LaunchError(f"a tensor on {value.device} is not in host memory")
+
+
+DEVICE = ArrayKind(
+    "device",
+    lambda value, name: value.argument(),
+    lambda shape, dtype, device: DeviceArray.empty(shape, dtype, int(device.partition(":")[2])),
+    _host_array,
+    DeviceArray.view,
+    stream=lambda device: 0,
+    address=attrgetter("address"),
+    # Our memory is freed by hipFree, which waits for the device.
+    orders_frees=True,
+)

@@ -22,8 +22,6 @@ _TYPE_STRINGS = {
 
 
 def _describe(value: Any, name: str) -> TensorArgument:
-    if isinstance(value, DeviceArray):
-        return value.argument()
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None and interface["typestr"] in _TYPE_STRINGS:
         return _from_interface(value, interface)
@@ -116,4 +114,12 @@ def _view(value: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
     return DeviceArray(shape, strides, argument.dtype, argument.address, device, value)
 
 
-FOREIGN = ArrayKind("foreign", _describe, _empty, _host_array, _view, lambda device: 0)
+FOREIGN = ArrayKind(
+    "foreign",
+    _describe,
+    _empty,
+    _host_array,
+    _view,
+    stream=lambda device: 0,
+    address=lambda value: _describe(value, "").address,
+)

@@ -87,6 +87,7 @@ class HipLibrary:
         for name, types in SIGNATURES.items():
             getattr(self.handle, name).argtypes = types
         # A second object for the same function: its callers bring ctypes values of their own.
+        self._count: int | None = None
         self.launch_kernel = self.handle["hipModuleLaunchKernel"]
 
     def check(self, name: str, *arguments: Any) -> None:
@@ -143,6 +144,12 @@ class HipLibrary:
         if code != SUCCESS:
             raise self.error("hipGetDeviceCount", code)
         return count.value
+
+    def has_one_device(self) -> bool:
+        """Whether there is no device to choose; GPUs do not come and go in a running process."""
+        if self._count is None:
+            self._count = self.device_count()
+        return self._count == 1
 
     def chip(self, device: int) -> str:
         """Architecture of a GPU, as in "gfx1151", without its feature suffixes."""

@@ -6,7 +6,9 @@ import ctypes
 import struct
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,11 +26,14 @@ from tessera.runtime.prepared import (
     KernelLaunch,
     PreparedLaunch,
     ScalarArgument,
+    Slot,
     contiguous_strides,
 )
 from tessera.runtime.record import LaunchRecord
 from tessera.runtime.rules import SCALAR_FORMATS
 from tessera.runtime.tensors import HOST
+
+_orders_frees = attrgetter("orders_frees")
 
 _BUFFER_POINTER, _BUFFER_SIZE, _END = 1, 2, 3  # HIP_LAUNCH_PARAM_*
 
@@ -37,7 +42,11 @@ class KernelCall:
     """One kernel launch with its argument block; only addresses change from call to call."""
 
     def __init__(
-        self, module: DeviceModule, kernel: KernelInfo, launch: KernelLaunch, slots: int
+        self,
+        module: DeviceModule,
+        kernel: KernelInfo,
+        launch: KernelLaunch,
+        positions: Mapping[int, int],
     ) -> None:
         self.name = launch.kernel
         self._library = module.library
@@ -51,13 +60,15 @@ class KernelCall:
             ctypes.addressof(self._size),
             _END,
         )
-        # Values are picked from [addresses by slot, constants] in the order of the arguments.
+        # Values are picked from [addresses, constants] in the order of the arguments; the last is
+        # picked twice, since a getter of one item would not give a tuple.
         self._constants = constants
-        following = iter(range(slots, slots + len(constants)))
-        self._indices = [
-            argument if isinstance(argument, int) else next(following)
+        following = iter(range(len(positions), len(positions) + len(constants)))
+        indices = [
+            positions[argument] if isinstance(argument, int) else next(following)
             for argument in launch.arguments
         ]
+        self._pick = itemgetter(*indices, *indices[-1:]) if indices else lambda values: ()
         self._head = (
             ctypes.c_void_p(module.function(launch.kernel)),
             *[ctypes.c_uint(size) for size in (*launch.grid, *launch.block)],
@@ -67,8 +78,7 @@ class KernelCall:
 
     def launch(self, addresses: list[int], stream: ctypes.c_void_p) -> None:
         """Enqueue the kernel; HipError names it."""
-        values = addresses + self._constants
-        picked = [values[index] for index in self._indices]
+        picked = self._pick(addresses + self._constants)[:-1]
         # HIP copies the arguments before it returns; until then no other thread may pack its own.
         with self._lock:
             self._struct.pack_into(self._block, 0, *picked)
@@ -132,14 +142,21 @@ class _Bound:
         self.device = device
         self.module = load_module(library, device, code.hsaco)
         kernels = {kernel.name: kernel for kernel in code.kernels}
+        positions = {slot: position for position, slot in enumerate(slots_in_order(prepared))}
         self.kernels = [
-            KernelCall(self.module, kernels[launch.kernel], launch, len(prepared.slots))
+            KernelCall(self.module, kernels[launch.kernel], launch, positions)
             for launch in prepared.kernels
         ]
-        slots = dict(enumerate(prepared.slots))
-        temporaries = {index: slot for index, slot in slots.items() if slot.role == TEMPORARY}
+        slots = [prepared.slots[index] for index in slots_in_order(prepared)]
+        temporaries = [slot for slot in slots if slot.role == TEMPORARY]
         self.temporaries = BufferPool(library, device, temporaries)
         self.all_buffers = BufferPool(library, device, slots)
+
+
+def slots_in_order(prepared: PreparedLaunch) -> list[int]:
+    """Slot numbers as addresses are listed: inputs, then outputs, then temporaries."""
+    order = {INPUT: 0, OUTPUT: 1, TEMPORARY: 2}
+    return sorted(range(len(prepared.slots)), key=lambda n: order[prepared.slots[n].role])
 
 
 class HipRunner:
@@ -162,24 +179,34 @@ class HipRunner:
         self._bound: dict[str, _Bound] = {}
         self._streams: dict[int, ctypes.c_void_p] = {}
         self._in_use: deque[tuple[Event, Any]] = deque()
-        self._slots = len(prepared.slots)
-        self._places = {
-            role: [index for index, slot in enumerate(prepared.slots) if slot.role == role]
-            for role in (INPUT, OUTPUT, TEMPORARY)
-        }
+        slots = [prepared.slots[index] for index in slots_in_order(prepared)]
+        self._inputs = [slot for slot in slots if slot.role == INPUT]
+        self._outputs = [slot for slot in slots if slot.role == OUTPUT]
 
     def __call__(self, call: Call) -> LaunchRecord:
         """Launch all kernels in order; HipError carries HIP's own name and text."""
         tensors = call.arguments or call.results
         where = tensors[0].device if tensors else HOST
-        bound = self._bound.get(where)
-        if bound is None:
-            device = self._device_for_host() if where == HOST else int(where.partition(":")[2])
-            bound = self._bound[where] = _Bound(self.library, device, self.code, self.prepared)
+        bound = self._bound.get(where) or self._bind(where)
+        run = self._run_on_copies if where == HOST else self._run_in_place
+        if self.library.has_one_device():
+            return run(bound, call)
         with self.library.on_device(bound.device):
-            if where == HOST:
-                return self._run_on_copies(bound, call)
-            return self._run_in_place(bound, call)
+            return run(bound, call)
+
+    def enqueue(self, addresses: list[int], where: str, stream: int) -> LaunchRecord:
+        """Launch on the addresses of arguments and results on a device, whose owners see to it
+        that the memory stays until the stream is done."""
+        bound = self._bound.get(where) or self._bind(where)
+        if self.library.has_one_device():
+            return self._launch(bound, addresses, stream)
+        with self.library.on_device(bound.device):
+            return self._launch(bound, addresses, stream)
+
+    def _bind(self, where: str) -> _Bound:
+        device = self._device_for_host() if where == HOST else int(where.partition(":")[2])
+        bound = self._bound[where] = _Bound(self.library, device, self.code, self.prepared)
+        return bound
 
     def _device_for_host(self) -> int:
         chips = hip.attached_chips()
@@ -191,32 +218,30 @@ class HipRunner:
         return chips.index(self.code.chip)
 
     def _run_in_place(self, bound: _Bound, call: Call) -> LaunchRecord:
-        addresses = [0] * self._slots
-        for place, tensor in zip(self._places[INPUT], call.arguments):
-            addresses[place] = tensor.address
-        for place, tensor in zip(self._places[OUTPUT], call.results):
-            addresses[place] = tensor.address
-        if self._places[TEMPORARY]:
-            kept = bound.temporaries.kept(call.stream)
-            for place, memory in zip(self._places[TEMPORARY], kept):
-                addresses[place] = memory.address
-        record = self._launch(bound, addresses, call)
-        if not call.argument_kinds[0].orders_frees:
+        addresses = [tensor.address for tensor in call.arguments]
+        addresses += [tensor.address for tensor in call.results]
+        record = self._launch(bound, addresses, call.stream, call.is_timed)
+        if not all(map(_orders_frees, call.argument_kinds)):
             self._keep_until_done(call)
         return record
 
     def _run_on_copies(self, bound: _Bound, call: Call) -> LaunchRecord:
         # After an error the buffers are not given back but freed, which waits for the device.
         buffers = bound.all_buffers.take()
-        uploads = []
-        for place, tensor, kind in zip(self._places[INPUT], call.arguments, call.argument_kinds):
-            source = flat(kind.host_array(tensor.value), self.prepared.slots[place])
-            uploads.append(source)
-            self._copy(buffers[place].address, source, call.stream, hip.COPY_HOST_TO_DEVICE)
-        record = self._launch(bound, [buffer.address for buffer in buffers], call)
+        addresses = [buffer.address for buffer in buffers]
+        # Until the stream is done, the uploads' arrays keep the caller's memory.
+        uploads = [
+            flat(kind.host_array(tensor.value), slot)
+            for slot, tensor, kind in zip(self._inputs, call.arguments, call.argument_kinds)
+        ]
+        for address, source in zip(addresses, uploads):
+            self._copy(address, source, call.stream, hip.COPY_HOST_TO_DEVICE)
+        record = self._launch(bound, addresses, call.stream, call.is_timed)
         landings = [
-            self._download(buffers[place].address, place, call, index)
-            for index, place in enumerate(self._places[OUTPUT])
+            self._download(address, slot, call, index)
+            for index, (slot, address) in enumerate(
+                zip(self._outputs, addresses[len(self._inputs) :])
+            )
         ]
         self._synchronize(call.stream)
         for target, landed in landings:
@@ -226,13 +251,12 @@ class HipRunner:
         return record
 
     def _download(
-        self, address: int, place: int, call: Call, index: int
+        self, address: int, slot: Slot, call: Call, index: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Start a copy to the host: (the result, where the copy lands).
 
         A result with gaps between its rows lands beside it, since the gaps belong to others.
         """
-        slot = self.prepared.slots[place]
         target = call.result_kinds[index].host_array(call.results[index].value)
         if slot.strides == contiguous_strides(slot.shape):
             self._copy(address, flat(target, slot), call.stream, hip.COPY_DEVICE_TO_HOST)
@@ -250,14 +274,19 @@ class HipRunner:
         pair = (address, there) if direction == hip.COPY_HOST_TO_DEVICE else (there, address)
         self.library.check("hipMemcpyAsync", *pair, host.nbytes, direction, stream)
 
-    def _launch(self, bound: _Bound, addresses: list[int], call: Call) -> LaunchRecord:
-        stream = self._streams.get(call.stream)
-        if stream is None:
-            stream = self._streams[call.stream] = ctypes.c_void_p(call.stream)
-        if call.is_timed:
-            return self._launch_timed(bound, addresses, stream)
+    def _launch(
+        self, bound: _Bound, addresses: list[int], stream: int, is_timed: bool = False
+    ) -> LaunchRecord:
+        """Launch on addresses in the order of `slots_in_order`; temporaries may be left out."""
+        if bound.temporaries.slots and len(addresses) < len(self.prepared.slots):
+            addresses = [*addresses, *[memory.address for memory in bound.temporaries.kept(stream)]]
+        handle = self._streams.get(stream)
+        if handle is None:
+            handle = self._streams[stream] = ctypes.c_void_p(stream)
+        if is_timed:
+            return self._launch_timed(bound, addresses, handle)
         for kernel in bound.kernels:
-            kernel.launch(addresses, stream)
+            kernel.launch(addresses, handle)
         return self.record
 
     def _launch_timed(

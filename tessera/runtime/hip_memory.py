@@ -96,7 +96,7 @@ class BufferPool:
     `give_back` lend a set to one call at a time.
     """
 
-    def __init__(self, library: HipLibrary, device: int, slots: dict[int, Slot]) -> None:
+    def __init__(self, library: HipLibrary, device: int, slots: Sequence[Slot]) -> None:
         self.library, self.device, self.slots = library, device, slots
         self._kept: dict[int, list[DeviceMemory]] = {}
         self._free: list[list[DeviceMemory]] = []
@@ -125,4 +125,4 @@ class BufferPool:
         self._free.append(buffers)
 
     def _allocate(self) -> list[DeviceMemory]:
-        return [DeviceMemory(self.library, self.device, slot.bytes) for slot in self.slots.values()]
+        return [DeviceMemory(self.library, self.device, slot.bytes) for slot in self.slots]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from tessera import env
 from tessera.artifact import Artifact
@@ -11,7 +13,7 @@ from tessera.errors import LaunchError
 from tessera.runtime.executors import Call, check_rows, executor_for
 from tessera.runtime.prepare import prepare
 from tessera.runtime.prepared import INPUT, OUTPUT, PreparedLaunch, Value
-from tessera.runtime.record import remember
+from tessera.runtime.record import LaunchRecord, remember
 from tessera.runtime.rules import UnalignedError
 from tessera.runtime.sequence_starts import check_starts, find_starts
 from tessera.runtime.tensors import (
@@ -20,8 +22,19 @@ from tessera.runtime.tensors import (
     NUMPY,
     ArrayKind,
     TensorArgument,
+    device_kind,
     kind_of,
 )
+
+Enqueue = Callable[[list[int], str, int], LaunchRecord]
+"""Launch on (addresses of arguments and results, device, stream) without waiting."""
+
+
+class Outputs(NamedTuple):
+    """The caller's own result tensors, in order; None where a fresh one is wanted."""
+
+    kinds: Sequence[Any]
+    described: Sequence[Any]
 
 
 class Launcher:
@@ -47,29 +60,62 @@ class Launcher:
         check_rows(self.prepared, executor)
         self.device = arguments[0].device if arguments else HOST
         self.kind = kinds[0] if kinds else NUMPY
-        if self.kind.name == "foreign" and self.device == HOST:
-            self.kind = NUMPY
+        if self.kind.name == "foreign":
+            self.kind = NUMPY if self.device == HOST else device_kind()
         self.runner = runs_on.make(code, self.prepared)
         self._starts = find_starts(self.prepared)
         self._buffers = tuple(zip(self.prepared.outputs, self.prepared.given, strict=True))
         # The common case: every result is a buffer of its own, made here.
-        self._is_plain = [
-            (slot.role, value.shape, value.strides) == (OUTPUT, slot.shape, slot.strides)
+        self._bytes = {
+            role: [slot.bytes for slot in self.prepared.slots if slot.role == role]
+            for role in (INPUT, OUTPUT)
+        }
+        self._all_fresh = all(given is None for given in self.prepared.given)
+        self._results = [
+            (
+                value,
+                slot.index,
+                (slot.role, value.shape, value.strides) == (OUTPUT, slot.shape, slot.strides),
+            )
             for value in self.prepared.results
             for slot in (self.prepared.slots[value.slot],)
         ]
+        # The common case: one result, in a buffer of its own.
+        (_, index, is_plain), *others = self._results or [(None, 0, False)]
+        self._only = index if is_plain and not others else None
+        takes_short_way = self._only == 0 and len(self._buffers) == 1 and not self._starts
+        self._enqueue: Enqueue | None = None
+        if takes_short_way and self.device != HOST and all(kind.orders_frees for kind in kinds):
+            self._enqueue = getattr(self.runner, "enqueue", None)
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None) -> Any:
-        """Launch on tensors of the specialization; one result, or a tuple of several."""
+        """Launch on tensors of the specialization; one result, or a tuple of several.
+
+        Whether results share memory with arguments is not looked at.
+        """
+        if self._enqueue is not None:
+            return self._launch_in_place(self._enqueue, args, out, stream)
         kinds = [kind_of(value, "") for value in args]
         arguments = [kind.describe(value, "") for kind, value in zip(kinds, args)]
-        return self.run(arguments, kinds, _as_sequence(out), stream)
+        return self.run(arguments, kinds, _describe_outputs(out), stream)
+
+    def _launch_in_place(self, enqueue: Enqueue, args: Sequence[Any], out: Any, stream: Any) -> Any:
+        """The shortest way: addresses to a device whose buffers need no care of ours."""
+        kind, address = self.kind, self.kind.address
+        addresses = [address(value) for value in args]
+        outs = out if type(out) in (tuple, list) else (out,)
+        ((slot, given),) = self._buffers
+        result = kind.empty(slot.shape, slot.dtype, self.device) if given is None else outs[given]
+        addresses.append(address(result))
+        handle = kind.stream(self.device) if stream is None else _stream_handle(stream)
+        remember(enqueue(addresses, self.device, handle))
+        return result
 
     def run(
         self,
         arguments: Sequence[TensorArgument],
         kinds: Sequence[ArrayKind],
-        out: Sequence[Any] | None,
+        outputs: Outputs | None,
         stream: Any = None,
         is_timed: bool = False,
     ) -> Any:
@@ -77,36 +123,63 @@ class Launcher:
         if self._starts:
             check_starts(self._starts, arguments, kinds)
         kind, device = self.kind, self.device
-        storages, results, result_kinds = [], [], []
+        results, result_kinds = [], []
         for slot, given in self._buffers:
             if given is None:
-                storage, its_kind = kind.empty(slot.shape, slot.dtype, device), kind
+                fresh = kind.empty(slot.shape, slot.dtype, device)
+                result_kinds.append(kind)
+                results.append(kind.describe(fresh, "out"))
             else:
-                assert out is not None
-                storage, its_kind = out[given], kind_of(out[given], "out")
-            storages.append(storage)
-            result_kinds.append(its_kind)
-            results.append(its_kind.describe(storage, "out"))
-        handle = _stream_handle(stream, kind, device)
-        record = self.runner(Call(arguments, kinds, results, result_kinds, handle, is_timed))
-        remember(record)
+                assert outputs is not None
+                result_kinds.append(outputs.kinds[given])
+                results.append(outputs.described[given])
+        if not self._all_fresh:
+            self._check_overlap(arguments, results)
+        if stream is not None:
+            handle = _stream_handle(stream)
+        else:
+            handle = 0 if device == HOST else kind.stream(device)
+        remember(self.runner(Call(arguments, kinds, results, result_kinds, handle, is_timed)))
+        if self._only is not None:
+            return results[self._only].value
         values = [
-            storages[self.prepared.slots[value.slot].index]
-            if is_plain
-            else self._view(value, arguments, storages)
-            for value, is_plain in zip(self.prepared.results, self._is_plain)
+            results[index].value if is_plain else self._view(value, arguments, results, kinds)
+            for value, index, is_plain in self._results
         ]
         return values[0] if len(values) == 1 else tuple(values)
 
+    def _check_overlap(
+        self, arguments: Sequence[TensorArgument], results: Sequence[TensorArgument]
+    ) -> None:
+        """Refuse results whose memory an argument or another result shares."""
+        spans: list[tuple[int, int, str]] = []
+        for tensors, sizes, what in (
+            (arguments, self._bytes[INPUT], "argument"),
+            (results, self._bytes[OUTPUT], "out"),
+        ):
+            for index, (tensor, size) in enumerate(zip(tensors, sizes)):
+                first, last = tensor.address, tensor.address + size
+                if what == "out":
+                    for start, end, other in spans:
+                        if first < end and start < last:
+                            raise LaunchError(f"out[{index}] shares memory with {other}")
+                spans.append((first, last, f"{what} {index}"))
+
     def _view(
-        self, value: Value, arguments: Sequence[TensorArgument], storages: Sequence[Any]
+        self,
+        value: Value,
+        arguments: Sequence[TensorArgument],
+        results: Sequence[TensorArgument],
+        kinds: Sequence[ArrayKind],
     ) -> Any:
         """A result that is a view of an argument or of another result's buffer."""
         slot = self.prepared.slots[value.slot]
-        source = arguments[slot.index].value if slot.role == INPUT else storages[slot.index]
+        is_input = slot.role == INPUT
+        source = (arguments if is_input else results)[slot.index].value
         if (value.shape, value.strides) == (slot.shape, slot.strides):
             return source
-        return self.kind.view(source, value.shape, value.strides)
+        kind = kinds[slot.index] if is_input else self.kind
+        return kind.view(source, value.shape, value.strides)
 
 
 def launch(
@@ -122,39 +195,48 @@ def launch(
     args: NumPy arrays, torch tensors, or objects with DLPack or `__cuda_array_interface__`, with
     the shapes, dtypes and strides that the plan's contracts allow. `out` is the tensor to write the
     result to, or a sequence of them (None for a fresh one). `executor`: "auto" (a matching device,
-    else the emulator), "hip", "emulator" or "reference"; None asks the environment. `stream` is a
-    stream of torch or the handle of a HIP stream; None is torch's current stream for its tensors,
-    else the default one. `is_timed` measures the kernels by events, which waits for them.
+    else the emulator), "hip", "emulator" or "reference"; None asks the environment, once for
+    tensors of one kind, shape and alignment. `stream` is a stream of torch or the handle of a HIP
+    stream; None is torch's current stream for its tensors, else the default one. `is_timed`
+    measures the kernels by events, which waits for them.
 
     All checks come before anything is allocated or written. Raises ShapeError, DtypeError,
     LaunchError; HipError, which is a LaunchError, for what HIP reports.
     """
-    outputs = _as_sequence(out)
     arguments, kinds = _describe(artifact, args)
-    name = executor or env.read("TESSERA_EXECUTOR")
-    key = (name, kinds[0].name if kinds else "", *[_key(argument) for argument in arguments])
-    described = None
+    outputs = _describe_outputs(out)
+    key = (executor, kinds[0].name if kinds else "", *[_key(argument) for argument in arguments])
     if outputs is not None:
-        described = _describe_outputs(outputs)
-        key += tuple([one and _key(one) for one in described])
+        key += tuple([one and _key(one) for one in outputs.described])
     found = artifact.launchers.get(key)
     if found is None:
-        _check_devices([*arguments, *(one for one in described or () if one)])
-        chosen = choose_executor(artifact, arguments) if name == "auto" else name
-        found = Launcher(artifact, chosen, arguments, kinds, described)
+        found = _make(artifact, executor, arguments, kinds, outputs)
         artifact.launchers[key] = found
-    if described is not None:
-        _check_overlap(arguments, described)
     return found.run(arguments, kinds, outputs, stream, is_timed)
 
 
-def launcher(artifact: Artifact, *args: Any, executor: str = "auto", out: Any = None) -> Launcher:
+def launcher(
+    artifact: Artifact, *args: Any, executor: str | None = None, out: Any = None
+) -> Launcher:
     """A prepared launch for tensors like these, to call many times with least overhead."""
     arguments, kinds = _describe(artifact, args)
-    outputs = _as_sequence(out)
-    described = None if outputs is None else _describe_outputs(outputs)
-    _check_devices([*arguments, *(one for one in described or () if one)])
-    name = choose_executor(artifact, arguments) if executor == "auto" else executor
+    return _make(artifact, executor, arguments, kinds, _describe_outputs(out))
+
+
+def _make(
+    artifact: Artifact,
+    executor: str | None,
+    arguments: Sequence[TensorArgument],
+    kinds: Sequence[ArrayKind],
+    outputs: Outputs | None,
+) -> Launcher:
+    described = None if outputs is None else outputs.described
+    devices = {one.device for one in (*arguments, *(described or ())) if one is not None}
+    if len(devices) > 1:
+        raise LaunchError(f"tensors lie on several devices: {', '.join(sorted(devices))}")
+    name = executor or env.read("TESSERA_EXECUTOR")
+    if name == "auto":
+        name = choose_executor(artifact, arguments)
     return Launcher(artifact, name, arguments, kinds, described)
 
 
@@ -204,54 +286,20 @@ def _describe(
     return arguments, kinds
 
 
-def _check_devices(tensors: Sequence[TensorArgument]) -> None:
-    devices = {tensor.device for tensor in tensors}
-    if len(devices) > 1:
-        raise LaunchError(f"tensors lie on several devices: {', '.join(sorted(devices))}")
-
-
-def _stream_handle(stream: Any, kind: ArrayKind, device: str) -> int:
-    if device == HOST:
-        return 0
-    if stream is None:
-        return kind.stream(device)
+def _stream_handle(stream: Any) -> int:
     return int(getattr(stream, "cuda_stream", stream))
 
 
-def _as_sequence(out: Any) -> Sequence[Any] | None:
-    if out is None or isinstance(out, tuple | list):
-        return out
-    return (out,)
-
-
-def _describe_outputs(outputs: Sequence[Any]) -> list[TensorArgument | None]:
-    described: list[TensorArgument | None] = []
-    for index, value in enumerate(outputs):
+def _describe_outputs(out: Any) -> Outputs | None:
+    if out is None:
+        return None
+    kinds: list[Any] = []
+    described: list[Any] = []
+    for index, value in enumerate(out if type(out) in (tuple, list) else (out,)):
         name = f"out[{index}]"
-        described.append(None if value is None else kind_of(value, name).describe(value, name))
-        flags = getattr(value, "flags", None)
-        if flags is not None and not flags.writeable:
+        kind = None if value is None else kind_of(value, name)
+        if isinstance(value, np.ndarray) and not value.flags.writeable:
             raise LaunchError(f"{name} is read-only")
-    return described
-
-
-def _check_overlap(
-    arguments: Sequence[TensorArgument], outputs: Sequence[TensorArgument | None]
-) -> None:
-    """Refuse results whose memory an argument or another result shares."""
-    spans = [(f"argument {index}", *_span(one)) for index, one in enumerate(arguments)]
-    for index, output in enumerate(outputs):
-        if output is None:
-            continue
-        name, (first, last) = f"out[{index}]", _span(output)
-        for other, start, end in spans:
-            if first < end and start < last:
-                raise LaunchError(f"{name} shares memory with {other}")
-        spans.append((name, first, last))
-
-
-def _span(tensor: TensorArgument) -> tuple[int, int]:
-    from tessera.runtime.prepared import ELEMENT_BYTES, extent
-
-    size = extent(tensor.shape, tensor.strides) * ELEMENT_BYTES[tensor.dtype]
-    return tensor.address, tensor.address + size
+        kinds.append(kind)
+        described.append(None if kind is None else kind.describe(value, name))
+    return Outputs(kinds, described)

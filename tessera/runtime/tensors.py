@@ -59,12 +59,13 @@ class ArrayKind:
     host_array: Callable[[Any], np.ndarray]
     view: Callable[[Any, Sequence[int], Sequence[int]], Any]
     stream: Callable[[str], int]
+    address: Callable[[Any], int]
     orders_frees: bool = False
 
 
 def kind_of(value: Any, name: str) -> ArrayKind:
     """The library that a value belongs to; LaunchError names the argument and its type."""
-    kind = _kinds.get(type(value)) or _kind_of_type(type(value))
+    kind = _kinds.get(type(value)) or _find_kind(value)
     if kind is None:
         raise LaunchError(
             f"argument {name!r} is a {type(value).__module__}.{type(value).__qualname__}; "
@@ -79,19 +80,28 @@ def kind_of(value: Any, name: str) -> ArrayKind:
     return kind
 
 
+def device_kind() -> ArrayKind:
+    """The kind of `DeviceArray`, in which results of foreign libraries' tensors come."""
+    from tessera.runtime.device_array import DEVICE
+
+    return DEVICE
+
+
 _kinds: dict[type, ArrayKind] = {}
 
 
-def _kind_of_type(type_: type) -> ArrayKind | None:
-    """Find, and remember, the kind of a type; torch is not imported before a tensor of it came."""
-    kind = None
+def _find_kind(value: Any) -> ArrayKind | None:
+    """Find, and remember by type; torch is not imported before a tensor of it came."""
+    kind, type_ = None, type(value)
     if any(base.__module__ == "torch" and base.__name__ == "Tensor" for base in type_.__mro__):
         from tessera.runtime.torch_tensors import TORCH
 
         kind = TORCH
     elif issubclass(type_, np.ndarray):
         kind = NUMPY
-    elif hasattr(type_, "__cuda_array_interface__") or hasattr(type_, "__dlpack__"):
+    elif type_.__module__ == "tessera.runtime.device_array":
+        kind = device_kind()
+    elif hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
         from tessera.runtime.foreign_arrays import FOREIGN
 
         kind = FOREIGN
@@ -133,5 +143,11 @@ def _view_numpy(value: np.ndarray, shape: Sequence[int], strides: Sequence[int])
 
 
 NUMPY = ArrayKind(
-    "numpy", _describe_numpy, _empty_numpy, lambda value: value, _view_numpy, lambda device: 0
+    "numpy",
+    _describe_numpy,
+    _empty_numpy,
+    lambda value: value,
+    _view_numpy,
+    stream=lambda device: 0,
+    address=lambda value: value.__array_interface__["data"][0],
 )

@@ -64,4 +64,14 @@ def _stream(device: str) -> int:
     return torch.cuda.current_stream(index).cuda_stream
 
 
-TORCH = ArrayKind("torch", _describe, _empty, _host_array, _view, _stream, orders_frees=True)
+TORCH = ArrayKind(
+    "torch",
+    _describe,
+    _empty,
+    _host_array,
+    _view,
+    stream=_stream,
+    address=torch.Tensor.data_ptr,
+    # The allocator gives memory out again only after the work that its streams hold.
+    orders_frees=True,
+)
