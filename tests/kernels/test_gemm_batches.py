@@ -12,6 +12,7 @@ from tessera import testing
 from tessera.contracts import TensorSpec, bind
 from tessera.errors import ShapeError
 from tessera.kernels.schedules import GEMM_SCHEDULES
+from tessera.launch_rule import evaluate
 
 
 def integers(shape, dtype="f16", seed=0):
@@ -83,14 +84,23 @@ def test_batch_counts_that_differ():
         bind("matmul", [TensorSpec((2, 4, 5), "f16"), TensorSpec((3, 5, 6), "f16")])
 
 
-# A product of two sizes passes 2^31: right, or an exception that says so. Strides alone make the
-# buffer large; nothing of it is touched beyond the rows in question.
-def test_b51_rows_that_lie_far_apart(executor):
-    stride = 2**24 + 8
-    memory = np.zeros(stride * 127 + 64, np.float16)
-    a = np.lib.stride_tricks.as_strided(memory, (128, 64), (2 * stride, 2))
-    a[:] = integers((128, 64))
-    b = integers((64, 16), seed=1)
-    artifact, _ = lowered(a, b)
-    with pytest.raises(tessera.errors.LaunchError, match="must span fewer than 2\\*\\*31"):
-        tessera.runtime.launch(artifact, a, b, executor=executor)
+# A product of two sizes passes 2^31 within one tile: an exception says so, no index wraps around.
+@pytest.mark.parametrize("stride, is_right", [(2**24 - 8, True), (2**24, False), (2**30, False)])
+def test_b51_rows_that_lie_far_apart(stride, is_right):
+    artifact, _ = lowered(integers((128, 64)), integers((64, 128), seed=1))
+    (rule,) = artifact.plan.launches[0].rules
+    symbols = {"m": 128, "n": 128, "k": 64}
+    functions = {
+        "stride": lambda name, axis: stride if name == "a" else 128,
+        "address": lambda name: 0,
+    }
+    failed = [text for test, text in rule.requires if not evaluate(test, symbols, functions)]
+    refusal = "operand 'a': 128 rows must span fewer than 2**31 elements"
+    assert failed == ([] if is_right else [refusal])
+
+
+# The grid lies along the first axis, whose limit is 2^31 - 1; along the others it would be 65535.
+def test_b52_more_tiles_than_the_smaller_grid_limits(executor):
+    a, b = integers((1, 16)), integers((16, 16 * 65536), seed=1)
+    c = run_fused(executor, a, b, schedule=asdict(GEMM_SCHEDULES["one_wave_2x4"]), out_dtype="f16")
+    np.testing.assert_array_equal(c, product(a, b))
