@@ -38,8 +38,9 @@ class Finding:
     """One thing that the hardware would do badly.
 
     `kind` is one of "out_of_bounds", "misaligned", "read_only", "uninitialized", "missing_wait",
-    "lds_race", "barrier", "instruction_limit". `pc` counts bytes from the kernel's entry; `wave` is
-    the wave's number inside its workgroup; `address` is the emulated address (or LDS byte).
+    "lds_race", "barrier", "matrix_operands", "hazard", "instruction_limit". `pc` counts bytes from
+    the kernel's entry; `wave` is the wave's number inside its workgroup; `address` is the emulated
+    address (or LDS byte).
     """
 
     kind: str
@@ -92,6 +93,14 @@ class BarrierError(SanitizerError):
     """Waves of one workgroup that do not meet at the same barrier."""
 
 
+class MatrixOperandError(SanitizerError):
+    """A or B of a matrix instruction differs between the lane halves, which must agree."""
+
+
+class HazardError(SanitizerError):
+    """A matrix result used as A or B by the next vector instruction, which the ISA forbids."""
+
+
 class InstructionLimitError(SanitizerError):
     """The launch executed more wave-instructions than `max_instructions` allows."""
 
@@ -104,6 +113,8 @@ ERROR_BY_KIND: dict[str, type[SanitizerError]] = {
     "missing_wait": MissingWaitError,
     "lds_race": LdsRaceError,
     "barrier": BarrierError,
+    "matrix_operands": MatrixOperandError,
+    "hazard": HazardError,
     "instruction_limit": InstructionLimitError,
 }
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from tessera.emulator.faults import first_lane
-from tessera.emulator.registers import FIRST_VGPR, LANES, members, name_of
+from tessera.emulator.matrix import replicas_differ
+from tessera.emulator.registers import FIRST_VGPR, LANES, members, name_of, vector_set
 from tessera.emulator.state import Batch, WaveGroup
 from tessera.emulator.step import Step
 
@@ -40,6 +41,8 @@ class RegisterChecks:
             return
         if g.pending:
             self._check_pending(step, g)
+        if step.instruction.format.startswith("VOP"):
+            self._check_matrix(step, g)
         missing = step.reads & ~g.written
         if missing:
             self._report_unwritten(step, g, missing)
@@ -51,6 +54,25 @@ class RegisterChecks:
             for counter in step.counter.split("+"):
                 entry = step.returns | (0 if step.in_order else FLAG_OUT_OF_ORDER)
                 g.pending.setdefault(counter, []).append(entry)
+
+    def _check_matrix(self, step: Step, g: WaveGroup) -> None:
+        """A and B must be the same in both lane halves, and not the result just computed."""
+        before, g.matrix_result = g.matrix_result, 0
+        if step.matrix is None:
+            return
+        g.matrix_result = step.writes
+        (a, count), (b, _) = step.matrix
+        if before & (vector_set(a, count) | vector_set(b, count)):
+            message = (
+                "A or B is the result of the matrix instruction before; a v_nop or another vector "
+                "instruction must stand between"
+            )
+            self.batch.faults.report("hazard", step.instruction, message, g, 0)
+        differs = replicas_differ(g.file[a : a + count], g.file[b : b + count])
+        if differs.any():
+            wave = int(np.argmax(differs))
+            message = "A or B differs between lanes 0-15 and 16-31, which must hold the same"
+            self.batch.faults.report("matrix_operands", step.instruction, message, g, wave)
 
     def _report_unwritten(self, step: Step, g: WaveGroup, missing: int) -> None:
         names = ", ".join(name_of(r) for r in members(missing)[:4])

@@ -81,6 +81,7 @@ class WaveGroup:
         "loaded",
         "mask",
         "masks",
+        "matrix_result",
         "mode",
         "number",
         "pc",
@@ -107,6 +108,8 @@ class WaveGroup:
         self.dirty = 0
         self.written = 0
         self.steps = 0
+        # What the last vector instruction has written, if that was a matrix instruction.
+        self.matrix_result = 0
         self.pending: dict[str, list[int]] = {}
         if index is None:
             self.count = batch.waves

@@ -25,7 +25,8 @@ class Step:
     the instruction raises ("vm", "vs", "lgkm"; several joined by "+"), `returns` the registers that
     arrive later. For the sanitizers: `unchecked` are registers whose lanes may be without a value,
     `data` those that a store takes its values from, `copies` pairs of vector registers (written,
-    read) that a move connects, `ignores_exec` says that all lanes are written. With `control` set
+    read) that a move connects, `ignores_exec` says that all lanes are written, `matrix` gives
+    the first register and the count of A and of B. With `control` set
     the step ends a block: "jump" (`run` gives the next pc, an integer or int64 [waves]), "barrier"
     or "end".
     """
@@ -44,6 +45,7 @@ class Step:
     data: int = 0
     copies: tuple[tuple[int, int], ...] = ()
     ignores_exec: bool = False
+    matrix: tuple[tuple[int, int], tuple[int, int]] | None = None
     target: int | None = None
 
 

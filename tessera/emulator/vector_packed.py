@@ -228,4 +228,5 @@ def _wmma(instruction: Instruction) -> Step:
 
     written = vector_set(destination, 8)
     keeps = written if is_half else 0
-    return Step(instruction, run, reads, written, keeps, ignores_exec=True)
+    operands = ((a, count), (b, count))
+    return Step(instruction, run, reads, written, keeps, ignores_exec=True, matrix=operands)
