@@ -139,6 +139,10 @@ class Launcher:
             handle = _stream_handle(stream)
         else:
             handle = 0 if device == HOST else kind.stream(device)
+        if self._enqueue is not None and not is_timed:
+            addresses = [tensor.address for tensor in (*arguments, *results)]
+            remember(self._enqueue(addresses, device, handle))
+            return results[0].value
         remember(self.runner(Call(arguments, kinds, results, result_kinds, handle, is_timed)))
         if self._only is not None:
             return results[self._only].value
@@ -152,18 +156,17 @@ class Launcher:
         self, arguments: Sequence[TensorArgument], results: Sequence[TensorArgument]
     ) -> None:
         """Refuse results whose memory an argument or another result shares."""
-        spans: list[tuple[int, int, str]] = []
-        for tensors, sizes, what in (
-            (arguments, self._bytes[INPUT], "argument"),
-            (results, self._bytes[OUTPUT], "out"),
-        ):
-            for index, (tensor, size) in enumerate(zip(tensors, sizes)):
-                first, last = tensor.address, tensor.address + size
-                if what == "out":
-                    for start, end, other in spans:
-                        if first < end and start < last:
-                            raise LaunchError(f"out[{index}] shares memory with {other}")
-                spans.append((first, last, f"{what} {index}"))
+        argument_bytes, result_bytes = self._bytes[INPUT], self._bytes[OUTPUT]
+        for index, result in enumerate(results):
+            first = result.address
+            last = first + result_bytes[index]
+            for other, size in zip(arguments, argument_bytes):
+                if first < other.address + size and other.address < last:
+                    position = [one is other for one in arguments].index(True)
+                    raise LaunchError(f"out[{index}] shares memory with argument {position}")
+            for before, size in zip(results[:index], result_bytes):
+                if first < before.address + size and before.address < last:
+                    raise LaunchError(f"out[{index}] shares memory with another of out")
 
     def _view(
         self,
