@@ -143,6 +143,24 @@ def test_moves_relative_to_m0():
     assert after["s25"] == 102
 
 
+def test_null_register():
+    """NULL reads as 0 and swallows what is written to it."""
+    code = [
+        isa.s_add_u32(s[20], s[16], isa.NULL),
+        isa.s_lshl1_add_u32(s[21], s[16], isa.NULL),
+        isa.s_mov_b32(isa.NULL, s[16]),
+        isa.s_mov_b32(s[22], isa.NULL),
+        isa.s_and_b64(s[24:25], s[16:17], isa.NULL),
+        isa.s_add_u32(isa.NULL, -1, 1),  # the carry is kept
+        isa.s_cselect_b32(s[26], 5, 6),
+        isa.v_mov_b32_e32(v[3], isa.NULL),
+        isa.v_readfirstlane_b32_e32(s[27], v[3]),
+    ]
+    after = scalars_after(code)
+    values = [after[f"s{register}"] for register in (20, 21, 22, 24, 25, 26, 27)]
+    assert values == [100, 200, 0, 0, 0, 5, 0]
+
+
 def hardware_register(number, offset=0, size=32):
     return number | offset << 6 | (size - 1) << 11
 

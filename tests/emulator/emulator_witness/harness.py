@@ -5,6 +5,7 @@ operand sets. Around the instructions of a case the harness loads and dumps regi
 
     v0-v31    per lane; with `lds` or `memory`, v16-v31 carry 64 bytes per lane of that memory
     s16-s27   free operands; then VCC, SCC, EXEC, M0 in the slots 12 to 15
+    s[98:99]  return address of the two routines that load and dump
     s[86:87]  base of the case's 2048 bytes of global memory; s[88:91] its buffer descriptor
 """
 
@@ -24,6 +25,7 @@ SCALARS = 16
 VCC, SCC, EXEC, M0 = 12, 13, 14, 15
 MEMORY_BYTES = 64 * LANES
 RAW_BUFFER_WORD3 = 0x31004000
+RETURN = s[98:99]
 
 
 @dataclass
@@ -81,7 +83,13 @@ def _memory_transfer(case: Case, store: bool) -> list[Any]:
 
 
 def _load_case(case: Case, registers: int) -> list[Any]:
-    code: list[Any] = [isa.s_load_b512(sdata=s[16:31], sbase=s[80:81], offset=0)]
+    code: list[Any] = [
+        isa.s_mov_b32(s[88], s[86]),
+        isa.s_mov_b32(s[89], s[87]),
+        isa.s_mov_b32(s[90], MEMORY_BYTES),
+        isa.s_mov_b32(s[91], RAW_BUFFER_WORD3),
+        isa.s_load_b512(sdata=s[16:31], sbase=s[80:81], offset=0),
+    ]
     for group in range(registers // 4):
         code.append(
             isa.global_load_b128(
@@ -136,6 +144,11 @@ def _dump_case(case: Case, registers: int) -> list[Any]:
     return [*code, isa.s_mov_b32(isa.EXEC_LO, -1), *wait_all()]
 
 
+def _call(place: int, target: int) -> bytes:
+    """A call from byte `place` of the kernel to byte `target`."""
+    return to_bytes([isa.s_call_b64(sdst=RETURN, simm16=(target - place - 4) // 4 & 0xFFFF)])
+
+
 def record_bytes(registers: int) -> int:
     return 4 * SCALARS + 4 * registers * LANES
 
@@ -156,23 +169,24 @@ def batch_kernel(cases: Sequence[Case], registers: int, private_bytes: int = 0) 
         isa.v_mov_b32_e32(v[101], 0),
         isa.v_lshlrev_b32_e32(v[102], 6, v[0]),
     ]
+    kind = cases[0]
+    if any((case.lds, case.memory) != (kind.lds, kind.memory) for case in cases):
+        raise ValueError("the cases of a batch use different kinds of memory")
+    before = to_bytes([*_load_case(kind, registers), isa.s_setpc_b64(ssrc0=RETURN)])
+    after = [*_dump_case(kind, registers), *_add_to_pointer(80, size), *_add_to_pointer(82, size)]
+    after += [*_add_to_pointer(86, MEMORY_BYTES), isa.s_setpc_b64(ssrc0=RETURN)]
+    start = to_bytes(code)
+    # Both routines stand in front of the cases; the kernel jumps over them.
+    routines = before + to_bytes(after)
+    machine_code = start + to_bytes([isa.s_branch(simm16=len(routines) // 4)]) + routines
+    load_place, dump_place = len(start) + 4, len(start) + 4 + len(before)
     for case in cases:
-        code += [
-            isa.s_mov_b32(s[88], s[86]),
-            isa.s_mov_b32(s[89], s[87]),
-            isa.s_mov_b32(s[90], MEMORY_BYTES),
-            isa.s_mov_b32(s[91], RAW_BUFFER_WORD3),
-            *_load_case(case, registers),
-            case.code(),
-            *_dump_case(case, registers),
-            *_add_to_pointer(80, size),
-            *_add_to_pointer(82, size),
-            *_add_to_pointer(86, MEMORY_BYTES),
-        ]
-    code.append(isa.s_endpgm())
+        machine_code += _call(len(machine_code), load_place) + case.code()
+        machine_code += _call(len(machine_code), dump_place)
+    machine_code += to_bytes([isa.s_endpgm()])
     arguments = [KernelArgument(name, 8, True) for name in ("inputs", "outputs", "memory")]
     lds = MEMORY_BYTES if any(case.lds for case in cases) else 0
-    kernel = Kernel(to_bytes(code), "batch", arguments, lds, private_bytes, max_block=LANES)
+    kernel = Kernel(machine_code, "batch", arguments, lds, private_bytes, max_block=LANES)
     return build_code_object(kernel)
 
 

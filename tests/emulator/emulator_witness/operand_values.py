@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 from emulator_witness import soft_float as sf
@@ -17,7 +18,8 @@ _LARGE = {
 }
 
 
-def float_edges(form: sf.Format) -> list[int]:
+@functools.cache
+def float_edges(form: sf.Format) -> tuple[int, ...]:
     """Zeros, infinities, quiet and signaling NaN, denormals, the largest, and plain numbers."""
     positive = [
         0,
@@ -33,14 +35,16 @@ def float_edges(form: sf.Format) -> list[int]:
     ]
     values = [sf.from_float(float.fromhex(t) if "x" in t else float(t), form) for t in _FLOAT_EDGES]
     large = [sf.from_float(x, form) for x in _LARGE[form.name]]
-    return [bits ^ sign for bits in positive + large for sign in (0, form.sign_bit)] + values
+    return (*(bits ^ sign for bits in positive + large for sign in (0, form.sign_bit)), *values)
 
 
-def integer_edges(width: int) -> list[int]:
+@functools.cache
+def integer_edges(width: int) -> tuple[int, ...]:
     mask = (1 << width) - 1
     top = 1 << (width - 1)
     small = [0, 1, 2, 3, 5, 7, 8, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 127, 128, 255, 256]
-    return [x & mask for x in (*small, -1, -2, -16, -17, -32, top, top - 1, top + 1, 0x5A5A5A5A)]
+    extremes = (-1, -2, -16, -17, -32, top, top - 1, top + 1, 0x5A5A5A5A)
+    return tuple(x & mask for x in (*small, *extremes))
 
 
 def _moderate_float(rng: random.Random, form: sf.Format) -> int:

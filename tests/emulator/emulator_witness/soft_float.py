@@ -6,6 +6,7 @@ operation computes exactly in integers and rounds once, so nothing depends on th
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -18,31 +19,31 @@ class Format:
     width: int
     mantissa_bits: int
 
-    @property
+    @functools.cached_property
     def exponent_bits(self) -> int:
         return self.width - 1 - self.mantissa_bits
 
-    @property
+    @functools.cached_property
     def bias(self) -> int:
         return (1 << (self.exponent_bits - 1)) - 1
 
-    @property
+    @functools.cached_property
     def infinity(self) -> int:
         return ((1 << self.exponent_bits) - 1) << self.mantissa_bits
 
-    @property
+    @functools.cached_property
     def quiet_nan(self) -> int:
         return self.infinity | 1 << (self.mantissa_bits - 1)
 
-    @property
+    @functools.cached_property
     def sign_bit(self) -> int:
         return 1 << (self.width - 1)
 
-    @property
+    @functools.cached_property
     def largest(self) -> int:
         return self.infinity - 1
 
-    @property
+    @functools.cached_property
     def smallest_exponent(self) -> int:
         """Exponent of the least significant bit of a denormal."""
         return 1 - self.bias - self.mantissa_bits
