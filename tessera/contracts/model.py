@@ -115,7 +115,9 @@ class OpContract:
 
 
 def _is_present(option: str, options: Mapping[str, object]) -> bool:
-    return not option or options.get(option) not in (None, False, "")
+    value = options.get(option)
+    # A number is there even if it is 0, which is equal to False.
+    return not option or not (value is None or value is False or value == "")
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ PASSES: Mapping[str, PassFactory] = MappingProxyType(
             ("cse", "xdsl.transforms.common_subexpression_elimination",
              "CommonSubexpressionElimination"),
             ("fold-transposes", "tessera.transforms.fold_transposes", "FoldTransposesPass"),
+            ("fuse-epilogues", "tessera.transforms.fuse_epilogues", "FuseEpiloguesPass"),
             ("graph-to-tile", "tessera.transforms.graph_to_tile", "GraphToTilePass"),
             ("assign-schedules", "tessera.transforms.assign_schedules", "AssignSchedulesPass"),
             ("tile-to-rocm", "tessera.transforms.tile_to_rocm", "TileToRocmPass"),
@@ -57,7 +58,14 @@ PASSES: Mapping[str, PassFactory] = MappingProxyType(
 )  # fmt: skip
 """Every pass by the name that `tessera-opt -p` takes."""
 
-_GRAPH_TO_TILE = ("fold-transposes", "dce", "graph-to-tile", "assign-schedules")
+_GRAPH_TO_TILE = (
+    "fold-transposes",
+    "dce",
+    "fuse-epilogues",
+    "dce",
+    "graph-to-tile",
+    "assign-schedules",
+)
 _TILE_TO_TARGET = ("tile-to-rocm", "check-contracts")
 _TARGET_TO_KERNEL = (
     "check-contracts",
