@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tessera.c_header import c_header
 from tessera.codegen.code_object import KernelInfo, read_kernels
 from tessera.errors import ArtifactError, CompileError, supported
 from tessera.plan import Plan
@@ -95,7 +96,7 @@ class Artifact:
         raise ArtifactError(f"no kernel {name!r} in the code object; " + supported(names))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write `<chip>.hsaco` and the JSON sidecar; returns the sidecar's path.
+        """Write `<chip>.hsaco`, `<chip>.h` and the JSON sidecar; returns the sidecar's path.
 
         A folder that holds the same function for other chips keeps them. Raises ArtifactError when
         it holds another function.
@@ -104,7 +105,9 @@ class Artifact:
         place.mkdir(parents=True, exist_ok=True)
         chips = _chips_of_same_function(place / SIDECAR, self.plan)
         name = f"{self.chip}.hsaco"
+        header = c_header(self.plan, self.chip, self.kernels)
         write_atomically(place / name, self.hsaco)
+        write_atomically(place / f"{self.chip}.h", header.encode())
         chips[self.chip] = {
             "file": name,
             "bytes": len(self.hsaco),

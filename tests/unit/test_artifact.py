@@ -100,7 +100,7 @@ def test_save_and_load(artifact, tmp_path):
     assert loaded.versions == {"llvm": "22.1.0"}
     with pytest.raises(CompileError, match="loaded artifact"):
         loaded.text("asm")
-    assert sorted(os.listdir(tmp_path)) == ["artifact.json", "gfx1151.hsaco"]
+    assert sorted(os.listdir(tmp_path)) == ["artifact.json", "gfx1151.h", "gfx1151.hsaco"]
 
 
 def test_one_folder_holds_several_chips(tmp_path):

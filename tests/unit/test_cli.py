@@ -123,6 +123,15 @@ def test_save_writes_the_sidecar(folder, capsys):
     assert list(sidecar["chips"]) == ["gfx1151"]
 
 
+def test_several_targets_go_into_one_folder(folder, capsys):
+    assert "several targets go with --save" in failure(
+        capsys, "compile", "k.ll", "--target", "gfx1100,gfx1151"
+    )
+    assert cli.run(["compile", "k.ll", "--target", "gfx1100,gfx1151", "--save", "saved"]) == 0
+    sidecar = json.loads((folder / "saved/artifact.json").read_text())
+    assert list(sidecar["chips"]) == ["gfx1100", "gfx1151"]
+
+
 def test_doctor_reports_and_its_status_tells(capsys, monkeypatch):
     assert cli.run(["doctor"]) == 0
     text = capsys.readouterr().out

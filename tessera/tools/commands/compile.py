@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def command(
     file: Annotated[str, typer.Argument(help="FILE.mlir, FILE.ll or FILE.py:function")],
-    target: Annotated[str, typer.Option(help="chip, or rocm for the attached one")] = "rocm",
+    target: Annotated[
+        str, typer.Option(help="chip, or rocm for the attached one; with --save several, as a,b")
+    ] = "rocm",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="file to write; - is standard output")
     ] = None,
@@ -36,6 +38,12 @@ def command(
     if emit not in LEVELS:
         raise OptionError(f"unknown level {emit!r}; " + supported(LEVELS))
     options = CompileOptions(opt_level=opt_level, alignment=alignment)
+    if "," in target:
+        if save is None:
+            raise OptionError("several targets go with --save, into one folder")
+        for one in target.split(","):
+            command(file, one.strip(), output, emit, inputs, opt_level, alignment, save)
+        return
     source = read_source(file, target)
     if inputs and source.function is None:
         raise OptionError("--input goes with FILE.py:function; a module states its own types")
