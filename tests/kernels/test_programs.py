@@ -44,7 +44,8 @@ def test_two_layer_perceptron(executor, rows):
 def test_every_kernel_has_its_own_name():
     artifact = two_layers.lower(*mlp_operands(17))
     names = [kernel.name for kernel in artifact.kernels]
-    assert len(names) >= 3
+    # The activation and the rounding are part of the first matmul's kernel.
+    assert len(names) == 2
     assert len(set(names)) == len(names)
     for name in names:
         assert name.encode() in artifact.hsaco
