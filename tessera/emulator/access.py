@@ -22,6 +22,7 @@ class Storage:
         raw = np.zeros(total + ALIGNMENT, np.uint8)
         start = -raw.ctypes.data % ALIGNMENT
         self.bytes = raw[start : start + total]
+        self.address = raw.ctypes.data + start
         self.halves = self.bytes.view(np.uint16)
         self.words = self.bytes.view(np.uint32)
         self.pairs = self.bytes.view(np.uint64)

@@ -14,6 +14,7 @@ import numpy as np
 from tessera.emulator import operands as op
 from tessera.emulator.access import ACCESS_KINDS, AccessKind, extend
 from tessera.emulator.decode import Instruction
+from tessera.emulator.native_memory import LaneAddress, native_transfer
 from tessera.emulator.registers import EXEC_LO, NULL, register_set, vector_set
 from tessera.emulator.space import MemoryPort, flat_port, global_port, scratch_port
 from tessera.emulator.state import WaveGroup
@@ -53,10 +54,10 @@ def translate_global(instruction: Instruction, mode: Mode) -> Step:
     if "ADDTID" in name:
         return _lane_addressed(instruction, scalar, offset)
     if scalar in (NULL, 0x7F):
-        addresses = _vector_addresses(vector, offset)
+        addresses = LaneAddress(vector, offset, vector + 1)
         reads = vector_set(vector, 2)
     else:
-        addresses = _scalar_base_addresses(scalar, vector, offset)
+        addresses = LaneAddress(vector, offset, wave_offset=_scalar_base(scalar))
         reads = vector_set(vector) | register_set(scalar, 2)
     return memory_step(instruction, name, addresses, reads, global_port, "vm")
 
@@ -64,7 +65,7 @@ def translate_global(instruction: Instruction, mode: Mode) -> Step:
 def translate_flat(instruction: Instruction, mode: Mode) -> Step:
     """FLAT: as GLOBAL without SADDR; the apertures lead to LDS and scratch."""
     vector, offset = instruction.field(39, 32), signed(instruction.field(12, 0), 13)
-    addresses = _vector_addresses(vector, offset)
+    addresses = LaneAddress(vector, offset, vector + 1)
     name = operation_name(instruction)
     return memory_step(instruction, name, addresses, vector_set(vector, 2), flat_port, "vm+lgkm")
 
@@ -88,27 +89,9 @@ def translate_scratch(instruction: Instruction, mode: Mode) -> Step:
     return memory_step(instruction, name, addresses, reads, scratch_port, "vm")
 
 
-def _vector_addresses(register: int, offset: int) -> Addresses:
-    constant = np.int64(offset)
-
-    def addresses(g: WaveGroup) -> np.ndarray:
-        pair = np.empty((g.count, 32, 2), np.uint32)
-        pair[..., 0] = g.u32[register]
-        pair[..., 1] = g.u32[register + 1]
-        flat = pair.view(np.int64)[..., 0]
-        return flat + constant if offset else flat
-
-    return addresses
-
-
-def _scalar_base_addresses(scalar: int, vector: int, offset: int) -> Addresses:
-    constant = np.int64(offset)
-
-    def addresses(g: WaveGroup) -> np.ndarray:
-        base = op.join_words(g.sgpr[scalar], g.sgpr[scalar + 1]).view(np.int64) + constant
-        return base[:, None] + g.u32[vector]
-
-    return addresses
+def _scalar_base(scalar: int) -> Callable[[WaveGroup], np.ndarray]:
+    """The 64-bit base in an SGPR pair, int64 [waves] or [1]."""
+    return lambda g: op.join_words(g.sgpr[scalar], g.sgpr[scalar + 1]).view(np.int64)
 
 
 def _lane_addressed(instruction: Instruction, scalar: int, offset: int) -> Step:
@@ -161,8 +144,11 @@ def load_step(
 ) -> Step:
     """Load `kind` at `addresses` into v[`destination`] and following registers."""
     size = kind.size
+    transfer = native_transfer(addresses, port, kind, destination, False)
 
     def run(g: WaveGroup) -> None:
+        if transfer is not None and transfer(g):
+            return
         values = port.load(g, addresses(g), size, g.mask)
         if values is not None:
             write_loaded(g, destination, values, kind)
@@ -207,8 +193,11 @@ def store_step(
 ) -> Step:
     """Store `kind` from v[`data`] and following registers at `addresses`."""
     fetch = stored_values(data, kind)
+    transfer = native_transfer(addresses, port, kind, data, True)
 
     def run(g: WaveGroup) -> None:
+        if transfer is not None and transfer(g):
+            return
         port.store(g, addresses(g), fetch(g), kind.size, g.mask)
 
     stored = vector_set(data, kind.registers)

@@ -20,6 +20,7 @@ from tessera.emulator.global_memory import (
     store_step,
     write_loaded,
 )
+from tessera.emulator.native_memory import LaneAddress
 from tessera.emulator.registers import EXEC_LO, LANES, M0, vector_set
 from tessera.emulator.space import lds_port
 from tessera.emulator.state import WaveGroup
@@ -75,10 +76,7 @@ def translate_ds(instruction: Instruction, mode: Mode) -> Step:
 
 def lds_addresses(register: int, offset: int) -> Addresses:
     """LDS byte addresses, int64 [waves, 32]: a 32-bit VGPR plus an unsigned offset."""
-    constant = np.int64(offset)
-    if offset == 0:
-        return lambda g: g.u32[register].astype(np.int64)
-    return lambda g: np.add(g.u32[register], constant)
+    return LaneAddress(register, offset)
 
 
 def _lane_addresses(offset: int) -> Addresses:
@@ -111,6 +109,13 @@ def _two_addresses(instruction: Instruction, name: str, address: int) -> Step:
         parts = [
             store_step(instruction, kind, place, vector_set(address), port, "lgkm", register)
             for place, register in zip(places, data)
+        ]
+        return _combined(instruction, parts)
+
+    if not destination <= address < destination + 2 * kind.registers:
+        parts = [
+            load_step(instruction, kind, place, vector_set(address), port, "lgkm", goal)
+            for place, goal in zip(places, (destination, destination + kind.registers))
         ]
         return _combined(instruction, parts)
 

@@ -104,16 +104,16 @@ class GlobalPort(Port):
 
     def __init__(self, instruction: Instruction) -> None:
         super().__init__(instruction)
-        self._last: tuple[AddressSpace, Buffer] | None = None
+        self.last: tuple[AddressSpace, Buffer] | None = None
 
     def _guess(self, g: WaveGroup, addresses: np.ndarray, mask: Mask) -> Buffer | None:
         memory = g.batch.memory
-        if self._last is not None and self._last[0] is memory:
-            return self._last[1]
+        if self.last is not None and self.last[0] is memory:
+            return self.last[1]
         first = 0 if mask is None else int(np.argmax(mask))
         buffer = memory.find(int(addresses.reshape(-1)[first]))
         if buffer is not None:
-            self._last = (memory, buffer)
+            self.last = (memory, buffer)
         return buffer
 
     def locate(
@@ -184,7 +184,7 @@ class GlobalPort(Port):
                 inside[...] = False
             refused |= here & ~inside
             if inside.any():
-                self._last = (memory, buffer)
+                self.last = (memory, buffer)
                 safe = np.where(inside, positions, 0)
                 parts += self._accept(g, buffer, safe, size, write, inside)
         if refused.any():

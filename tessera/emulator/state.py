@@ -70,6 +70,7 @@ class WaveGroup:
     """
 
     __slots__ = (
+        "address",
         "batch",
         "count",
         "dirty",
@@ -77,6 +78,7 @@ class WaveGroup:
         "file",
         "i32",
         "index",
+        "lds_address",
         "lds_base",
         "loaded",
         "mask",
@@ -89,6 +91,7 @@ class WaveGroup:
         "scc",
         "sgpr",
         "steps",
+        "stride",
         "u32",
         "whole",
         "workgroup",
@@ -131,6 +134,9 @@ class WaveGroup:
             empty = [None] * batch.vgprs
             self.u32, self.f32, self.i32 = list(empty), list(empty), list(empty)
             self.load(0b11 << EXEC_LO)
+        # Where the register file lies in memory, and how many bytes apart its rows are.
+        self.address, self.stride = self.file.ctypes.data, self.count * 4 * LANES
+        self.lds_address = self.lds_base.ctypes.data
         self.whole = index is None
         self._set_mask(self.sgpr[EXEC_LO])
 
@@ -206,7 +212,7 @@ class WaveGroup:
         elif len(bits) == self.count:
             self.mask = bits_to_mask(bits)
         else:
-            self.mask = np.broadcast_to(bits_to_mask(bits), (self.count, LANES))
+            self.mask = np.repeat(bits_to_mask(bits), self.count, axis=0)
 
     def mask_of(self, register: int) -> np.ndarray:
         """The scalar register as lane masks, bool [waves, 32] or [1, 32]."""

@@ -7,13 +7,15 @@ the high one; NEG (63..61) negates the operands of the low result, NEG_HI (10..8
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 
 from tessera.emulator import dpp, matrix, modifiers
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
-from tessera.emulator.registers import EXEC_LO, FIRST_VGPR, vector_set
+from tessera.emulator.native import matrix_function
+from tessera.emulator.registers import EXEC_LO, FIRST_VGPR, LANES, vector_set
 from tessera.emulator.state import WaveGroup
 from tessera.emulator.step import Mode, Step, unsupported
 from tessera.emulator.vector_alu import operation_of
@@ -188,6 +190,42 @@ def _widened(fetch: op.Fetch) -> op.Fetch:
     return lambda g: fetch(g).astype(np.float32)
 
 
+NATIVE_ELEMENTS = {
+    "V_WMMA_F32_16X16X16_F16": "f16",
+    "V_WMMA_F32_16X16X16_BF16": "bf16",
+    "V_WMMA_I32_16X16X16_IU8": "iu8",
+}
+NativeWmma = Callable[[WaveGroup, "np.ndarray | None"], bool]
+
+
+def _native_wmma(
+    name: str, fields: PackedFields, operands: tuple[int, int, int | None], destination: int
+) -> NativeWmma | None:
+    """The product in native code: forms without modifiers and with 32-bit results."""
+    element = NATIVE_ELEMENTS.get(name)
+    signs = fields.negate & 3 if element == "iu8" else 0
+    if element is None or fields.negate != signs or fields.negate_high or fields.clamp:
+        return None
+    a, b, c = operands
+
+    def run(g: WaveGroup, constant: np.ndarray | None) -> bool:
+        function = matrix_function(element, bool(signs & 1), bool(signs & 2))
+        if function is None:
+            return False
+        start, stride = g.address, g.stride
+        places = start + a * stride, start + b * stride
+        if constant is not None:
+            origin = (constant.ctypes.data, start + destination * stride)
+            function(*places, *origin, g.count, stride, 0, 0)
+        else:
+            assert c is not None
+            origin = (start + c * stride, start + destination * stride)
+            function(*places, *origin, g.count, stride, stride, 4 * LANES)
+        return True
+
+    return run
+
+
 def _wmma(instruction: Instruction) -> Step:
     """V_WMMA_*: whole matrices in registers; EXEC is ignored (ISA guide, section 7.9)."""
     name, fields = instruction.name, PackedFields.of(instruction)
@@ -210,8 +248,12 @@ def _wmma(instruction: Instruction) -> Step:
             bits |= bits << 16
         constant = np.full((8, 1, 1), bits, np.uint32)
     is_half = name.split("_")[2] in ("F16", "BF16")
+    transfer = _native_wmma(name, fields, (a, b, None if constant is not None else c), destination)
+    constant_row = None if constant is None else np.full(32, constant[0, 0, 0], np.uint32)
 
     def run(g: WaveGroup) -> None:
+        if transfer is not None and transfer(g, constant_row):
+            return
         file = g.file
         result = matrix.wmma(
             name,
