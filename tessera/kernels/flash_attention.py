@@ -139,6 +139,7 @@ class AttentionProgram:
             self._logits(row, tile, first_key) for tile, row in enumerate(self._products(queries))
         ]
         logits = self._masked_where_needed(logits, index)
+        self.program.schedule_barrier()
         weights: list[list[SSAValue]] = []
         rescaled: list[SSAValue] = []
         for tile in range(self.query_tiles):
@@ -146,6 +147,7 @@ class AttentionProgram:
             new_state, probabilities = self._softmax(logits[tile], part)
             weights.append([self._as_operand(one) for one in probabilities])
             rescaled += new_state
+        self.program.schedule_barrier()
         return self._accumulate(weights, rescaled)
 
     def _products(self, queries: OwnedRows) -> list[list[SSAValue]]:
@@ -156,6 +158,8 @@ class AttentionProgram:
             for _ in range(self.query_tiles)
         ]
         for key in range(problem.key_tiles):
+            if key % 2 == 0:
+                p.schedule_barrier()
             for channel in range(problem.channel_tiles):
                 fragment = self.k.fragment(problem.fragment("a"), TILE * key, TILE * channel)
                 for tile, row in enumerate(products):
@@ -252,6 +256,8 @@ class AttentionProgram:
         problem = self.problem
         size = 2 + problem.value_tiles
         for channel in range(problem.value_tiles):
+            if channel % 2 == 0:
+                self.program.schedule_barrier()
             for key in range(problem.key_tiles):
                 fragment = self.v.transposed_fragment(
                     problem.fragment("a"), TILE * channel, TILE * key

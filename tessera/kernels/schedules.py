@@ -192,7 +192,7 @@ ATTENTION_SCHEDULES: tuple[AttentionChoice, ...] = (
     ),
     AttentionChoice(
         96,
-        wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=64),
+        wide=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
         narrow=AttentionSchedule(waves=8, queries_per_wave=16, keys_per_step=32),
         small=AttentionSchedule(waves=4, queries_per_wave=16, keys_per_step=16),
     ),

@@ -40,7 +40,8 @@ class BufferTile:
         before = emitter.assign(f"sub i32 {rows}, 1")
         start = emitter.assign(f"mul i32 {before}, {stride}")
         end = emitter.assign(f"add i32 {start}, {column_limit or shape[1]}")
-        size = emitter.assign(f"zext i32 {self._bytes(end)} to i64")
+        self.size = self._bytes(end)
+        size = emitter.assign(f"zext i32 {self.size} to i64")
         arguments = [
             (GLOBAL, uniform_pointer(emitter, pointer)),
             ("i16", "0"),
@@ -54,13 +55,37 @@ class BufferTile:
             return self.emitter.assign(f"lshr i32 {elements}, {(8 // self.bits).bit_length() - 1}")
         return self.emitter.assign(f"shl i32 {elements}, {(self.bits // 8).bit_length() - 1}")
 
-    def load(self, row: str, column: str) -> str:
-        """128 bits of one row from `column` on; zeros where the row or the column is outside."""
+    def load(self, row: str, column: str, row_shift: int = 0, column_shift: int = 0) -> str:
+        """128 bits at (row + row_shift, column + column_shift); zeros where that is outside.
+
+        Shifts cost no vector register: rows go into the scalar offset, columns into the
+        instruction.
+        """
         emitter = self.emitter
         start = emitter.assign(f"mul i32 {row}, {self.stride}")
         offset = self._bytes(emitter.assign(f"add i32 {start}, {column}"))
+        if column_shift:
+            moved = column_shift * self.bits // 8
+            offset = emitter.assign(f"add nuw i32 {offset}, {moved}")
         if self.column_limit is not None:
-            inside = emitter.assign(f"icmp slt i32 {column}, {self.column_limit}")
+            last = emitter.assign(f"sub i32 {self.column_limit}, {column_shift}")
+            inside = emitter.assign(f"icmp slt i32 {column}, {last}")
             offset = emitter.assign(f"select i1 {inside}, i32 {offset}, i32 {OUTSIDE}")
-        arguments = [(RESOURCE, self.resource), ("i32", offset), ("i32", "0"), ("i32", "0")]
+        arguments = [
+            (RESOURCE, self.resource),
+            ("i32", offset),
+            ("i32", self._scalar_offset(row_shift)),
+            ("i32", "0"),
+        ]
         return emitter.call(STAGED_PIECE, "llvm.amdgcn.raw.ptr.buffer.load.v4i32", arguments)
+
+    def _scalar_offset(self, rows: int) -> str:
+        """Bytes of some rows, and no more than the buffer has.
+
+        The check compares the lane's offset with the size minus this, which must not be negative.
+        """
+        if not rows:
+            return "0"
+        distance = self._bytes(self.emitter.assign(f"mul i32 {rows}, {self.stride}"))
+        arguments = [("i32", distance), ("i32", self.size)]
+        return self.emitter.call("i32", "llvm.umin.i32", arguments)

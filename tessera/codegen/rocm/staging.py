@@ -32,13 +32,18 @@ from tessera.errors import CompileError
 
 @dataclass(frozen=True)
 class Unit:
-    """One thread's block of the tile: its number and the row and column where it starts."""
+    """One thread's block of the tile: its number, and the row and column where it starts.
+
+    It starts at (row + row_shift, column + column_shift). `checked` says that only some threads
+    have this block: those whose number is below the count.
+    """
 
     number: str
     row: str
     column: str
     checked: bool
-    """Whether only some threads have this block (their number is below the count)."""
+    row_shift: int = 0
+    column_shift: int = 0
 
 
 def units_of_thread(
@@ -67,6 +72,34 @@ def units_of_thread(
             row = _first_row(emitter, group, layout.rows, order)
         column = emitter.assign(f"mul i32 {chunk}, {layout.chunk}")
         units.append(Unit(number, row, column, checked))
+    return units
+
+
+def shifted_units(
+    emitter: FunctionEmitter, layout: StagedLayout, order: Sequence[int] | None
+) -> list[Unit]:
+    """The same blocks as constant distances from the first one, so that they share an address.
+
+    A block past the end lies past the end here. Where the number of threads is no multiple of the
+    blocks along the inner direction there are no constant distances: then as `units_of_thread`.
+    """
+    along = layout.chunks_per_row if layout.rows == 1 else layout.tile_rows // layout.rows
+    if layout.threads % along:
+        return units_of_thread(emitter, layout, order)
+    thread = thread_id(emitter)
+    outer, inner = _divide(emitter, thread, along)
+    if layout.rows == 1:
+        row, chunk = outer, inner
+    else:
+        row, chunk = _first_row(emitter, inner, layout.rows, order), outer
+    column = emitter.assign(f"mul i32 {chunk}, {layout.chunk}")
+    units: list[Unit] = []
+    for index in range(layout.units_per_thread):
+        first = index * layout.threads
+        number = emitter.assign(f"add i32 {thread}, {first}") if first else thread
+        distance = first // along
+        shifts = (distance, 0) if layout.rows == 1 else (0, distance * layout.chunk)
+        units.append(Unit(number, row, column, first + layout.threads > layout.units, *shifts))
     return units
 
 
@@ -119,13 +152,15 @@ def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
         stride = emitter.value(operation.stride)
         buffer = BufferTile(emitter, pointer, stride, bits, staged.shape, row_limit, column_limit)
     names: list[str] = []
-    for unit in units_of_thread(emitter, layout, order):
+    units = units_of_thread if buffer is None else shifted_units
+    for unit in units(emitter, layout, order):
         for index in range(layout.rows):
             step = index if order is None else int(order[index])
-            row = emitter.assign(f"add i32 {unit.row}, {step}") if step else unit.row
             if buffer is not None:
-                names.append(buffer.load(row, unit.column))
+                shifts = (unit.row_shift + step, unit.column_shift)
+                names.append(buffer.load(unit.row, unit.column, *shifts))
                 continue
+            row = emitter.assign(f"add i32 {unit.row}, {step}") if step else unit.row
             valid = None
             if row_limit is not None and operation.zero_rows is not None:
                 valid = emitter.assign(f"icmp slt i32 {row}, {row_limit}")
@@ -162,7 +197,7 @@ def emit_commit(emitter: FunctionEmitter, operation: Operation) -> None:
     order = None if operation.order is None else operation.order.get_values()
     # In a transposed tile a block lies at its place; otherwise its rows lie where memory has them.
     placed = None if operation.transposed is not None else order
-    for index, unit in enumerate(units_of_thread(emitter, layout, placed)):
+    for index, unit in enumerate(shifted_units(emitter, layout, placed)):
         rows = pieces[index * layout.rows : (index + 1) * layout.rows]
 
         def write(unit: Unit = unit, rows: Sequence[str] = rows) -> None:
@@ -191,7 +226,8 @@ def _write_row(
     bits = ELEMENT_BITS[element_name(lds.element)]
     elements = multiply_add(emitter, unit.row, lds.pitch.data, unit.column)
     base = lds_address(emitter, emitter.value(buffer), elements, bits)
-    address = lds_address(emitter, base, str(shift * lds.pitch.data), bits) if shift else base
+    distance = (unit.row_shift + shift) * lds.pitch.data + unit.column_shift
+    address = lds_address(emitter, base, str(distance), bits) if distance else base
     emitter.line(f"store {STAGED_PIECE} {piece}, {LDS} {address}, align 16")
 
 
@@ -213,7 +249,8 @@ def _write_columns(
         vector = "poison"
         for index, word in enumerate(words):
             vector = emitter.assign(f"insertelement {type_} {vector}, i32 {word}, i32 {index}")
-        place = lds_address(emitter, address, str(column * lds.pitch.data), bits)
+        distance = (unit.column_shift + column) * lds.pitch.data + unit.row_shift
+        place = lds_address(emitter, address, str(distance), bits)
         emitter.line(f"store {type_} {vector}, {LDS} {place}, align {width}")
 
 
