@@ -161,6 +161,22 @@ def test_null_register():
     assert values == [100, 200, 0, 0, 0, 5, 0]
 
 
+def test_null_register_after_waves_took_different_ways():
+    arrays = {"x": np.zeros(64, np.uint32), "out": np.zeros(64, np.uint32)}
+    body = [
+        isa.v_readfirstlane_b32_e32(s[20], v[0]),
+        isa.s_cmp_lg_u32(s[20], 0),
+        isa.s_cbranch_scc1(simm16=1),
+        isa.s_bfm_b32(s[21], 4, isa.NULL),
+        isa.s_bfm_b32(s[21], 7, isa.NULL),
+        isa.v_add_nc_u32_e32(v[2], isa.NULL, v[0]),
+        isa.v_add_nc_u32_e32(v[2], s[21], v[2]),
+        store(2),
+    ]
+    clean(body, arrays, block=64)
+    assert np.array_equal(arrays["out"], np.arange(64) + 127)
+
+
 def hardware_register(number, offset=0, size=32):
     return number | offset << 6 | (size - 1) << 11
 
@@ -339,6 +355,7 @@ def test_an_unknown_instruction_is_named():
         isa.DS(isa.DSOp.DS_GWS_BARRIER, data0=v[0], gds=1),
         isa.MUBUF(isa.MUBUFOp.BUFFER_LOAD_FORMAT_X, vdata=v[2], vaddr=v[1], srsrc=s[8:11]),
         isa.SOPP(isa.SOPPOp.S_SETHALT, simm16=1),
+        isa.VOP3(isa.VOP3Op.V_CNDMASK_B32_E64, v[2], v[0], v[1], v[3]),  # no mask in v3
     ],
 )
 def test_an_unimplemented_instruction_is_named(instruction):

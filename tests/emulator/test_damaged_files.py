@@ -38,18 +38,18 @@ def limited():
     def stop(*_):
         raise TooSlow
 
-    previous = signal.signal(signal.SIGALRM, stop)
+    previous = signal.signal(signal.SIGVTALRM, stop)
 
     def run(words):
-        signal.setitimer(signal.ITIMER_REAL, SECONDS_PER_RUN)
+        signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS_PER_RUN)
         try:
             return emulate_main([str(word) for word in words])
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
 
     yield run
-    signal.setitimer(signal.ITIMER_REAL, 0.0)
-    signal.signal(signal.SIGALRM, previous)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)
+    signal.signal(signal.SIGVTALRM, previous)
 
 
 def launch_words(name):

@@ -182,4 +182,4 @@ def test_a_short_output_buffer_is_found(name):
     assert "store" in finding.instruction
     # The metadata gives no names: the buffer is called by the argument's number.
     assert finding.buffer == f"arg{index}"
-    assert finding.buffer in str(finding)
+    assert f"arg{index}" in str(finding)

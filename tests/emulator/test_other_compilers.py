@@ -25,7 +25,7 @@ levels = pytest.mark.parametrize("level", ["-O0", "-O2"])
 BLOCK = 64
 
 
-def run(code_object, kernel, grid, args, block=BLOCK, **options):
+def run(code_object, kernel, grid, args, block: int | tuple[int, ...] = BLOCK, **options):
     report = emulator.run(code_object, kernel, grid, block, args, **options)
     assert report.findings == []
     return report
