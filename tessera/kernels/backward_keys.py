@@ -205,14 +205,18 @@ class KeyGradientProgram:
     ) -> list[SSAValue]:
         """Add the product of 16 shared rows, transposed, and an operand, per channel tile."""
         p, fragment = self.program, self.problem.fragment("a")
-        return [
-            p.mma(tile.transposed_fragment(fragment, TILE * channel, TILE * index), operand, total)
-            for channel, total in enumerate(sums)
-        ]
+        results = []
+        for channel, total in enumerate(sums):
+            if channel % 4 == 0:
+                p.schedule_barrier()
+            shared = tile.transposed_fragment(fragment, TILE * channel, TILE * index)
+            results.append(p.mma(shared, operand, total))
+        return results
 
     def _product(self, tile: SharedTile, owned: OwnedRows, row: int, channels: int) -> SSAValue:
         """16 shared rows times the owned rows, contracted along all channels."""
         p, problem = self.program, self.problem
+        p.schedule_barrier()
         total = p.zero(problem.accumulator)
         for channel in range(channels):
             fragment = tile.fragment(problem.fragment("a"), TILE * row, TILE * channel)

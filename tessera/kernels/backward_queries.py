@@ -99,6 +99,7 @@ class QueryGradientProgram:
         key_tiles = range(self.schedule.rows_per_step // TILE)
         products = [self._product(self.k, self.q, key, problem.channel_tiles) for key in key_tiles]
         d_weights = [self._product(self.v, self.do, key, problem.value_tiles) for key in key_tiles]
+        p.schedule_barrier()
         first_key = self.keys.start_of(index)
         places = [self._place(p.add(first_key, TILE * key)) for key in key_tiles]
         logits, d_weights = gradient.logits(products, d_weights, places, self.keys.is_whole(index))
@@ -109,6 +110,8 @@ class QueryGradientProgram:
             operands.append(gradient.as_operand(d_product))
         sums = list(state)
         for channel in range(problem.channel_tiles):
+            if channel % 2 == 0:
+                p.schedule_barrier()
             for key in key_tiles:
                 fragment = self.k.transposed_fragment(
                     problem.fragment("a"), TILE * channel, TILE * key
@@ -119,6 +122,7 @@ class QueryGradientProgram:
     def _product(self, tile: SharedTile, owned: OwnedRows, key: int, channels: int) -> SSAValue:
         """16 shared rows times the owned rows, contracted along all channels."""
         p, problem = self.program, self.problem
+        p.schedule_barrier()
         total = p.zero(problem.accumulator)
         for channel in range(channels):
             fragment = tile.fragment(problem.fragment("a"), TILE * key, TILE * channel)
