@@ -158,6 +158,9 @@ def join_words(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 def scalar_bits(register: int, kind: str, high: bool = False) -> Fetch:
     """Fetch a scalar register as [waves] or [1] of `kind`."""
     dtype, width = dtype_of(kind), width_of(kind)
+    if register == NULL and width <= 64:
+        zero = np.zeros(1, dtype)
+        return lambda g: zero
     if width == 32:
         if dtype == np.uint32:
             return lambda g: g.sgpr[register]
@@ -166,9 +169,6 @@ def scalar_bits(register: int, kind: str, high: bool = False) -> Fetch:
         half = int(high)
         return lambda g: g.sgpr[register].view(dtype)[half::2]
     if width == 64:
-        if register == NULL:
-            zero = np.zeros(1, dtype)
-            return lambda g: zero
         return lambda g: join_words(g.sgpr[register], g.sgpr[register + 1]).view(dtype)
     raise UnsupportedInstructionError(f"scalar operand of {width} bits")
 

@@ -17,6 +17,7 @@ from tessera.emulator import (
     vector_packed,
 )
 from tessera.emulator.decode import Instruction
+from tessera.emulator.errors import UnsupportedInstructionError
 from tessera.emulator.step import Mode, Step, unsupported
 
 TRANSLATORS: Mapping[str, Callable[[Instruction, Mode], Step]] = {
@@ -48,4 +49,9 @@ def translate(instruction: Instruction, mode: Mode) -> Step:
     translator = TRANSLATORS.get(instruction.format)
     if translator is None:
         raise unsupported(instruction)
-    return translator(instruction, mode)
+    try:
+        return translator(instruction, mode)
+    except UnsupportedInstructionError as error:
+        if instruction.name in str(error):
+            raise
+        raise unsupported(instruction, str(error)) from error

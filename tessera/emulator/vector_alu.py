@@ -16,6 +16,7 @@ import numpy as np
 from tessera.emulator import dpp, modifiers
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
+from tessera.emulator.errors import UnsupportedInstructionError
 from tessera.emulator.registers import (
     EXEC_LO,
     FIRST_VGPR,
@@ -232,11 +233,11 @@ def source_fetches(
 
 
 def _mask_fetch(register: int) -> op.Fetch:
-    if op.is_scalar_register(register):
+    if op.is_scalar_register(register) and register != NULL:
         return lambda g: g.mask_of(register)
-    bits = op.constant_bits(register, "u32", 0)
+    bits = 0 if register == NULL else op.constant_bits(register, "u32", 0)
     if bits is None:
-        raise ValueError(f"lane mask operand {register}")
+        raise UnsupportedInstructionError(f"lane mask operand {register}: not a scalar register")
     mask = (np.uint32(bits) >> np.arange(32, dtype=np.uint32) & 1).astype(bool)[None, :]
     return lambda g: mask
 
