@@ -160,14 +160,45 @@ def attention_gradient_bound(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Bounds on the errors of dq, dk and dv: three times the same-dtype error and one rounding.
 
-    The floor against luck is one rounding of the result's largest element.
+    The floor against luck is one rounding of the result's largest element, and what float32 sums
+    in another order may give where dP and rowsum(O * dO) cancel.
     """
     exact = flash_attn_bwd(q, k, v, None, None, do, causal, scale, **options)
     computed = same_dtype_attention_bwd(q, k, v, do, causal, scale, **options)
+    floors = _gradient_errors_in_float32(q, k, v, do, causal, scale, options)
     bounds = []
-    for gradient, same_dtype in zip(exact, computed):
+    for gradient, same_dtype, floor in zip(exact, computed, floors):
         yardstick = 3.0 * _largest(as_float64(same_dtype, "gradient") - gradient)
         luck = unit_roundoff(q.dtype) * _largest(gradient)
-        bounds.append(max(yardstick, luck) + rounding_bound(gradient, q.dtype))
+        bounds.append(np.maximum(max(yardstick, luck), floor) + rounding_bound(gradient, q.dtype))
     dq_bound, dk_bound, dv_bound = bounds
     return dq_bound, dk_bound, dv_bound
+
+
+def _gradient_errors_in_float32(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, do: np.ndarray,
+    causal: bool | str, scale: float | None, options: dict[str, Any],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """What float32 sums in any order, and subnormals of the storage type, add to dq, dk and dv.
+
+    dP and rowsum(O * dO) are sums of head_dim_v products each; both are weighed by P, whose error
+    is that of the logit and of lse.
+    """
+    weights, logit_error = _weights_and_logit_error(q, k, v, causal, scale, options)
+    group = check_shapes(q, k, v)
+    k_heads, v_heads = (np.repeat(np.abs(as_float64(x, "x")), group, axis=1) for x in (k, v))
+    q_abs, do_abs = np.abs(as_float64(q, "q")), np.abs(as_float64(do, "do"))
+    sums = 2.0 * (v.shape[3] + 8) * FLOAT32_ROUNDOFF
+    lse_error = (weights * logit_error).sum(axis=-1, keepdims=True)
+    lse_error = lse_error + 2.0 * (k.shape[2] + 8) * FLOAT32_ROUNDOFF
+    magnitude = do_abs @ np.swapaxes(v_heads, -1, -2)
+    magnitude += (do_abs * (weights @ v_heads)).sum(axis=-1, keepdims=True)
+    tiny = _format(q.dtype)[1]
+    weight_error = weights * (logit_error + lse_error) + np.where(weights > 0.0, tiny, 0.0)
+    d_logit_error = (weights * sums + weight_error) * magnitude + np.where(weights > 0.0, tiny, 0.0)
+    factor = 1.0 / np.sqrt(q.shape[3]) if scale is None else abs(scale)
+    dk, dv = (
+        (np.swapaxes(error, -1, -2) @ rows).reshape(*k.shape[:2], group, k.shape[2], rows.shape[3])
+        for error, rows in ((factor * d_logit_error, q_abs), (weight_error, do_abs))
+    )
+    return factor * d_logit_error @ k_heads, dk.sum(axis=2), dv.sum(axis=2)
