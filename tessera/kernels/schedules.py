@@ -68,6 +68,10 @@ class GemmSchedule:
         """Columns of the result that one workgroup computes."""
         return INSTRUCTION_TILE * self.nt * self.waves_n
 
+    def tiles(self, m: int, n: int) -> int:
+        """Tiles of a result of m rows and n columns."""
+        return -(-m // self.tile_m) * -(-n // self.tile_n)
+
     def lds_bytes(self, element_bits: int = 16) -> int:
         """Local memory of one workgroup."""
         if not self.block_k:
@@ -85,6 +89,8 @@ GEMM_SCHEDULES: Mapping[str, GemmSchedule] = MappingProxyType(
         "one_wave": GemmSchedule(mt=1, nt=1, waves_m=1, waves_n=1, block_k=0),
         "one_wave_2x4": GemmSchedule(mt=2, nt=4, waves_m=1, waves_n=1, block_k=0),
         "32x32": GemmSchedule(mt=1, nt=1, waves_m=2, waves_n=2, block_k=32),
+        "32x128": GemmSchedule(mt=2, nt=2, waves_m=1, waves_n=4, block_k=32),
+        "128x32": GemmSchedule(mt=2, nt=2, waves_m=4, waves_n=1, block_k=32),
         "64x64": GemmSchedule(mt=2, nt=2, waves_m=2, waves_n=2, block_k=32),
         "128x64": GemmSchedule(mt=4, nt=2, waves_m=2, waves_n=2, block_k=32),
         "64x128": GemmSchedule(mt=2, nt=4, waves_m=2, waves_n=2, block_k=32),
@@ -95,27 +101,55 @@ GEMM_SCHEDULES: Mapping[str, GemmSchedule] = MappingProxyType(
 """Every matmul schedule that is offered, by name; `one_wave` is the simplest rung."""
 
 
+LARGE_TILES = ("256x128", "128x128", "128x64", "64x64")
+"""Schedules for many rows and columns, the one with the fewest LDS reads per product first."""
+UNALIGNED_TILES = {16: ("128x64", "64x64"), 8: ("64x64",), 4: ("64x64",)}
+"""Those whose piecewise fetches leave enough registers, by bits of an element."""
+LONGEST_BAND = 8
+"""Tiles above each other that neighbouring workgroups share a column of B for."""
+MOST_PARTS, SLICES_PER_PART = 16, 8
+"""Limits of split K: parts of one tile, and slices below which a part is not worth its sums."""
+
+
 def gemm_schedule(
-    target: Target, dtype: str, m: int | None, n: int | None, k: int | None
+    target: Target, dtype: str, m: int | None, n: int | None, k: int | None, alignment: int = 16
 ) -> GemmSchedule:
     """The schedule for sizes m, n, k (None while unknown): the largest tile that fills the chip.
 
-    `dtype` is that of the numbers that are multiplied. Raises DtypeError.
+    `dtype` is that of the numbers that are multiplied, `alignment` in bytes. Where the result has
+    too few tiles for the chip, several workgroups share k. Raises DtypeError.
     """
     core = target.matrix_core(dtype)
     bits = OPERAND_BITS[core.element_dtype]
-    return GEMM_SCHEDULES[_gemm_schedule_name(target, m, n)].for_bits(bits)
-
-
-def _gemm_schedule_name(target: Target, m: int | None, n: int | None) -> str:
+    names = LARGE_TILES if alignment >= 16 else UNALIGNED_TILES[bits]
     if m is None or n is None:
-        return "128x128"
-    for name in ("128x128", "128x64", "64x64"):
-        schedule = GEMM_SCHEDULES[name]
-        workgroups = -(-m // schedule.tile_m) * -(-n // schedule.tile_n)
-        if workgroups >= target.facts.compute_units:
-            return name
-    return "64x64" if min(m, n) > 32 else "32x32"
+        name = "128x128" if "128x128" in names else names[0]
+        return replace(GEMM_SCHEDULES[name].for_bits(bits), group_m=LONGEST_BAND)
+    units = target.facts.compute_units
+    for name in names if min(m, n) > 32 else ():
+        schedule = GEMM_SCHEDULES[name].for_bits(bits)
+        # The largest tile has half as many workgroups per compute unit.
+        wanted = 2 * units if name == "256x128" else units
+        if schedule.tiles(m, n) >= wanted:
+            return replace(schedule, group_m=min(LONGEST_BAND, -(-m // schedule.tile_m)))
+    schedule = GEMM_SCHEDULES[_small_tile(m, n)].for_bits(bits)
+    return replace(schedule, split_k=_parts(schedule.tiles(m, n), units, k, schedule.block_k))
+
+
+def _small_tile(m: int, n: int) -> str:
+    """The schedule for results too small, or too narrow, for the large tiles."""
+    if min(m, n) > 32:
+        return "64x64"
+    if max(m, n) <= 64:
+        return "32x32"
+    return "32x128" if m <= n else "128x32"
+
+
+def _parts(tiles: int, units: int, k: int | None, block_k: int) -> int:
+    """Workgroups per tile that fill the chip with parts of some length."""
+    if not tiles or k is None:
+        return 1
+    return max(1, min(MOST_PARTS, units // tiles, k // (block_k * SLICES_PER_PART)))
 
 
 @dataclass(frozen=True)
@@ -275,21 +309,24 @@ class BackwardSchedule:
 
 BACKWARD_SCHEDULES: tuple[tuple[int, BackwardSchedule], ...] = (
     (64, BackwardSchedule(waves=8, rows_per_step=32)),
-    (128, BackwardSchedule(waves=4, rows_per_step=16)),
-    (256, BackwardSchedule(waves=1, rows_per_step=16)),
+    (128, BackwardSchedule(waves=4, rows_per_step=16, prefetch=False)),
+    (256, BackwardSchedule(waves=1, rows_per_step=16, prefetch=False)),
 )
 """(largest head_dim, schedule) in ascending order."""
 
 
 def backward_schedule(
-    target: Target, dtype: str, head_dim: int, head_dim_v: int
+    target: Target, dtype: str, head_dim: int, head_dim_v: int, alignment: int = 16
 ) -> BackwardSchedule:
-    """The shipped backward schedule; raises DtypeError and OptionError."""
+    """The shipped backward schedule; raises DtypeError and OptionError.
+
+    Rows on other boundaries than 16 bytes are not prefetched: their loads take more registers.
+    """
     target.matrix_core(dtype)
     for largest, schedule in BACKWARD_SCHEDULES:
         if max(head_dim, head_dim_v) <= largest:
             check_lds(target, schedule.lds_bytes(head_dim, head_dim_v))
-            return schedule
+            return schedule if alignment >= 16 else replace(schedule, prefetch=False)
     raise OptionError(
         f"head_dim = {head_dim}, head_dim_v = {head_dim_v}: " + supported([f"1 to {MAX_HEAD_DIM}"])
     )

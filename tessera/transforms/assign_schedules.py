@@ -57,7 +57,7 @@ def _schedule(op: LaunchableOp, target: Target) -> None:
     if isinstance(op, MatmulOp):
         m, n, k = symbols["m"], symbols["n"], symbols["k"]
         dtype = str(options.get("packed_a", specs[0].dtype))
-        chosen |= asdict(gemm_schedule(target, dtype, m, n, k))
+        chosen |= asdict(gemm_schedule(target, dtype, m, n, k, alignment))
     elif isinstance(op, FlashAttnOp):
         head_dim, head_dim_v = static_head_dims(op)
         schedule = attention_schedule(

@@ -8,7 +8,8 @@ from kernel_runs import DTYPES, check_matmul, run_matmul
 
 import tessera
 from tessera import testing
-from tessera.kernels.schedules import GEMM_SCHEDULES
+from tessera.kernels.schedules import GEMM_SCHEDULES, gemm_schedule
+from tessera.targets import resolve_target
 
 SIZES = [17, 64, 129, 250]
 
@@ -89,3 +90,38 @@ def loop_counts(schedule, transposes, **options):
     fewer, more = reports
     matrix = more["wmma"] - fewer["wmma"]
     return {name: (more[name] - fewer.get(name, 0)) / matrix for name in more}
+
+
+CHOSEN = {
+    (4096, 4096, 4096): ("256x128", 8, 1),
+    (1024, 1024, 1024): ("128x128", 8, 1),
+    (512, 512, 4096): ("64x64", 8, 1),
+    (256, 256, 16384): ("64x64", 0, 2),
+    (64, 64, 65536): ("64x64", 0, 16),
+    (16, 4096, 4096): ("32x128", 0, 1),
+    (4096, 1, 64): ("128x32", 0, 1),
+    (16, 16, 131072): ("32x32", 0, 16),
+    (0, 4, 4): ("32x32", 0, 1),
+    (None, None, None): ("128x128", 8, 1),
+}
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "i8", "u4"])
+@pytest.mark.parametrize("sizes", CHOSEN, ids=str)
+def test_the_schedule_follows_from_sizes_and_dtype(sizes, dtype):
+    name, group_m, split_k = CHOSEN[sizes]
+    bits = {"f16": 16, "bf16": 16, "i8": 8, "u4": 4}[dtype]
+    if split_k > 1 and sizes[2]:
+        # Slices hold as many bytes for every dtype, so that narrower numbers have fewer of them.
+        split_k = min(split_k, sizes[2] // (8 * 32 * 16 // bits))
+    expected = replace(
+        GEMM_SCHEDULES[name].for_bits(bits), group_m=group_m, split_k=max(1, split_k)
+    )
+    assert gemm_schedule(resolve_target("gfx1151"), dtype, *sizes) == expected
+
+
+def test_unaligned_operands_get_tiles_that_leave_registers_for_their_fetches():
+    target = resolve_target("gfx1151")
+    for dtype, name in (("f16", "128x64"), ("i8", "64x64")):
+        chosen = gemm_schedule(target, dtype, 4096, 4096, 4095, alignment=1)
+        assert (chosen.tile_m, chosen.tile_n) == tuple(map(int, name.split("x")))
