@@ -49,7 +49,13 @@ BRANCH_CONDITIONS: dict[str, tuple[int, Callable[[WaveGroup], np.ndarray]]] = {
     "S_CBRANCH_EXECZ": (1 << EXEC_LO, lambda g: g.sgpr[EXEC_LO] == 0),
     "S_CBRANCH_EXECNZ": (1 << EXEC_LO, lambda g: g.sgpr[EXEC_LO] != 0),
 }
-NEVER_TAKEN = ("S_CBRANCH_CDBGSYS", "S_CBRANCH_CDBGUSER")
+# Branches on a debugger's conditions, which are never set here.
+NEVER_TAKEN = (
+    "S_CBRANCH_CDBGSYS",
+    "S_CBRANCH_CDBGUSER",
+    "S_CBRANCH_CDBGSYS_OR_USER",
+    "S_CBRANCH_CDBGSYS_AND_USER",
+)
 ENDS = ("S_ENDPGM", "S_ENDPGM_SAVED", "S_ENDPGM_ORDERED_PS_DONE")
 INDIRECT = ("S_SETPC_B64", "S_SWAPPC_B64", "S_CALL_B64")
 MODE_CHANGES = ("S_ROUND_MODE", "S_DENORM_MODE", "S_SETREG_B32", "S_SETREG_IMM32_B32")

@@ -17,7 +17,10 @@ from tessera.emulator.state import Batch, WaveGroup
 from tessera.emulator.step import Step
 
 COUNTER_NAMES = {"vm": "vmcnt", "vs": "vscnt", "lgkm": "lgkmcnt"}
+# Marks of an outstanding access beside the registers that it returns.
 FLAG_OUT_OF_ORDER = 1 << 1024
+FLAG_LDS_STORE = 1 << 1025
+FLAGS = FLAG_OUT_OF_ORDER | FLAG_LDS_STORE
 SCALARS = (1 << FIRST_VGPR) - 1
 
 
@@ -41,6 +44,8 @@ class RegisterChecks:
             return
         if g.pending:
             self._check_pending(step, g)
+            if step.control == "barrier":
+                self._check_barrier(step, g)
         if step.instruction.format.startswith("VOP"):
             self._check_matrix(step, g)
         missing = step.reads & ~g.written
@@ -53,6 +58,8 @@ class RegisterChecks:
         if step.counter:
             for counter in step.counter.split("+"):
                 entry = step.returns | (0 if step.in_order else FLAG_OUT_OF_ORDER)
+                if step.data and step.instruction.format == "DS":
+                    entry |= FLAG_LDS_STORE
                 g.pending.setdefault(counter, []).append(entry)
 
     def _check_matrix(self, step: Step, g: WaveGroup) -> None:
@@ -171,7 +178,7 @@ class RegisterChecks:
                 # Loads of one kind return in order, so the later one may target the same register.
                 touched = step.reads
             for entry in entries:
-                hit = entry & touched & ~FLAG_OUT_OF_ORDER
+                hit = entry & touched & ~FLAGS
                 if not hit:
                     continue
                 name = name_of(members(hit)[0])
@@ -186,6 +193,14 @@ class RegisterChecks:
                     0,
                 )
                 return
+
+    def _check_barrier(self, step: Step, g: WaveGroup) -> None:
+        """What other waves read after a barrier must have reached the LDS before it."""
+        entries = g.pending.get("lgkm", [])
+        if any(entry & FLAG_LDS_STORE for entry in entries):
+            g.pending["lgkm"] = [entry & ~FLAG_LDS_STORE for entry in entries]
+            message = "an LDS store is outstanding at the barrier; an s_waitcnt lgkmcnt is missing"
+            self.batch.faults.report("missing_wait", step.instruction, message, g, 0)
 
     def wait(self, g: WaveGroup, counter: str, limit: int) -> None:
         """All but the youngest `limit` accesses of a counter are complete.
