@@ -36,6 +36,8 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "ops": NEUTRAL | {"frontend", "dialects"},
     "compiler": NEUTRAL | COMPILER | {"runtime"},
     "runtime": NEUTRAL | {"emulator", "reference", "runtime"},
+    "pytorch": NEUTRAL | {"frontend", "ops", "reference", "runtime"},
+    "perf": None,
     "tools": None,
     "__init__": None,
 }

@@ -1,0 +1,275 @@
+"""A launch to modelled time: traces of sampled workgroups, their replay, and the whole grid's tail.
+
+The result is a model's, not a measurement. `docs/timing_model.md` says what it is held against.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tessera.emulator.code_object import load
+from tessera.emulator.launch import Dimensions, Launch
+from tessera.emulator.timing.loops import LoopCounts, Stream, loop_counts, shorten
+from tessera.emulator.timing.memory import Sharing
+from tessera.emulator.timing.occupancy import Occupancy, makespan, occupancy
+from tessera.emulator.timing.operations import KIND_NAMES
+from tessera.emulator.timing.parameters import PARAMETERS, Parameters
+from tessera.emulator.timing.replay import STALL_NAMES, Event, Outcome, Replay
+from tessera.emulator.timing.survey import survey
+from tessera.emulator.timing.trace import WaveTrace, trace
+
+BUDGET = 300_000
+"""Instructions that one replay simulates, about; more iterations are not looked at."""
+MOST_KEPT, FEWEST_KEPT, WARM_UP = 16, 5, 2
+EXTRA_SAMPLES = 6
+SAME_LENGTH = 1.02
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Modelled time of one kernel launch on `chip`; everything here is labelled `model`.
+
+    `cycles` are of the whole launch at `clock_ghz`. `share_of_peak` counts the matrix instructions
+    that were executed. `busy` gives the share of the main loop's time in which each resource works,
+    `stalls` the share of the waves' time spent waiting, by reason; `bound` names what limits.
+    """
+
+    kernel: str
+    chip: str
+    clock_ghz: float
+    cycles: float
+    seconds: float
+    share_of_peak: float
+    bound: str
+    busy: Mapping[str, float]
+    stalls: Mapping[str, float]
+    law: float
+    loop: LoopCounts
+    cycles_per_iteration: float
+    occupancy: Occupancy
+    sharing: Sharing
+    workgroups: int
+    instructions: float
+    matrix_instructions: float
+    vgprs: int
+    lds_bytes: int
+    scratch_bytes: int
+    time_source: str = "model"
+    events: Sequence[Event] = field(default_factory=tuple, repr=False)
+
+
+def time_launch(
+    code_object: bytes,
+    kernel: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    args: Sequence[Any],
+    dynamic_lds: int = 0,
+    parameters: Parameters = PARAMETERS,
+    budget: int = BUDGET,
+    timeline: bool = False,
+) -> Timing:
+    """Model one launch; arguments as those of `tessera.emulator.run`, contents matter for branches.
+
+    The arrays are not changed. `timeline` keeps the events of the first workgroup. Raises the
+    emulator's errors.
+    """
+    loaded = load(code_object)
+    description = loaded.kernel(kernel)
+    launch = Launch(loaded, description, _three(grid), _three(block), dynamic_lds, raises=True)
+    launch.map_arguments(args)
+    return _Model(launch, parameters, budget).run(timeline)
+
+
+def _three(sizes: Sequence[int]) -> Dimensions:
+    padded = [*(int(size) for size in sizes), 1, 1, 1]
+    return padded[0], padded[1], padded[2]
+
+
+class _Model:
+    """One launch on its way to a `Timing`."""
+
+    def __init__(self, launch: Launch, p: Parameters, budget: int) -> None:
+        self.launch, self.p, self.budget = launch, p, budget
+        grid, block = launch.grid, launch.block
+        self.total = grid[0] * grid[1] * grid[2]
+        waves_each = -(-(block[0] * block[1] * block[2]) // 32)
+        self.where = occupancy(launch.kernel, waves_each, launch.lds_bytes, self.total, p)
+
+    def run(self, timeline: bool) -> Timing:
+        """Trace, look at sharing, replay, and put the grid together."""
+        where = self.where
+        first = where.groups // 2
+        resident = [first + i * where.groups for i in range(where.resident)]
+        resident = [n for n in resident if n < self.total] or [0]
+        extra = [n for n in self._spread() if n not in resident]
+        traced = trace(self.launch, resident + extra, self.p)
+        together = traced[: len(resident)]
+        longest = max(together[0], key=lambda wave: len(wave.operations))
+        self.sharing = survey(self.launch, longest, self.total, where, self.p)
+        kept = self._kept(together)
+        streams = [shorten(waves, kept) for waves in together]
+        outcome = self._replay(streams, timeline)
+        pace = _pace(outcome, streams)
+        cycles = self._grid(traced, streams, outcome, pace) + self.p.kernel_start
+        return self._timing(traced, outcome, cycles, pace, longest)
+
+    def _spread(self) -> list[int]:
+        """Workgroups at even distances along x, whose lengths stand for the others'."""
+        width, height = self.launch.grid[0], self.launch.grid[1]
+        count = min(EXTRA_SAMPLES, width)
+        chosen = []
+        for i in range(count):
+            x = round(i * (width - 1) / max(1, count - 1))
+            y = i % height
+            chosen.append(y * width + x)
+        return sorted(set(chosen))
+
+    def _kept(self, together: Sequence[Sequence[WaveTrace]]) -> int:
+        waves = [wave for workgroup in together for wave in workgroup]
+        per_iteration = sum(
+            sum(loop_counts(wave).counts.values()) for wave in (waves[0], waves[-1])
+        ) / 2 * len(waves)  # fmt: skip
+        if not per_iteration:
+            return MOST_KEPT
+        return int(min(MOST_KEPT, max(FEWEST_KEPT, self.budget / per_iteration)))
+
+    def _replay(self, streams: Sequence[Sequence[Stream]], timeline: bool = False) -> Outcome:
+        return Replay(self.p, self.sharing, self.where.units, streams, timeline).run()
+
+    def _grid(
+        self, traced: list[list[WaveTrace]], streams: list[list[Stream]], outcome: Outcome,
+        pace: float,
+    ) -> float:  # fmt: skip
+        """Cycles of all workgroups on all units; work is counted in executed instructions."""
+        lengths = [max(len(wave.operations) for wave in waves) for waves in traced]
+        together = lengths[: len(streams)]
+        speed = {len(streams): sum(together) / len(together) / _duration(outcome, streams, pace)}
+        if len(streams) > 1:
+            alone = self._replay(streams[:1])
+            time = _duration(alone, streams[:1], _pace(alone, streams[:1]))
+            speed[1] = together[0] / time
+        for residents in range(2, len(streams)):
+            # The rate of all together lies between that of one and that of the full house.
+            share = (residents - 1) / (len(streams) - 1)
+            total = (1 - share) * speed[1] + share * speed[len(streams)] * len(streams)
+            speed[residents] = total / residents
+        if max(lengths) <= SAME_LENGTH * min(lengths):
+            return makespan([lengths[0]] * self.total, self.where, speed)
+        width = self.launch.grid[0]
+        known = sorted({waves[0].workgroup % width: n for waves, n in zip(traced, lengths)}.items())
+        along = np.interp(np.arange(width), [x for x, _ in known], [n for _, n in known])
+        return makespan(np.tile(along, self.total // width).tolist(), self.where, speed)
+
+    def _timing(
+        self, traced: list[list[WaveTrace]], outcome: Outcome, cycles: float, pace: float,
+        longest: WaveTrace,
+    ) -> Timing:  # fmt: skip
+        p, launch, kernel = self.p, self.launch, self.launch.kernel
+        waves = [wave for workgroup in traced for wave in workgroup]
+        scale = self.total * self.where.waves_each / len(waves)
+        instructions = scale * sum(len(wave.operations) for wave in waves)
+        matrix = [op for wave in waves for op in wave.operations if op.law_class == "wmma"]
+        busy_cycles = scale * sum(p.wmma_issue / (2 if "iu4" in op.name else 1) for op in matrix)
+        counts = loop_counts(longest)
+        busy, stalls = _shares(outcome, self.where, len(outcome.ends))
+        return Timing(
+            kernel=kernel.name,
+            chip=launch.code_object.chip,
+            clock_ghz=p.clock_ghz,
+            cycles=cycles,
+            seconds=cycles / (p.clock_ghz * 1e9),
+            share_of_peak=busy_cycles / (p.simds_per_unit * p.compute_units) / cycles,
+            bound=_bound(busy, stalls),
+            busy=busy,
+            stalls=stalls,
+            law=counts.share,
+            loop=counts,
+            cycles_per_iteration=pace,
+            occupancy=self.where,
+            sharing=self.sharing,
+            workgroups=self.total,
+            instructions=instructions,
+            matrix_instructions=scale * len(matrix),
+            vgprs=kernel.vgprs,
+            lds_bytes=launch.lds_bytes,
+            scratch_bytes=kernel.scratch_bytes,
+            events=tuple(outcome.events),
+        )
+
+
+def _pace(outcome: Outcome, streams: Sequence[Sequence[Stream]]) -> float:
+    """Cycles between two iterations of the main loop, where nothing is left out between them."""
+    flat = [stream for workgroup in streams for stream in workgroup]
+    lengths = []
+    for stream, marks in zip(flat, outcome.marks):
+        whole = len(marks) - 1 - (3 if stream.dropped else 0)
+        if whole > WARM_UP:
+            lengths.append((marks[whole] - marks[WARM_UP]) / (whole - WARM_UP))
+    return sum(lengths) / len(lengths) if lengths else 0.0
+
+
+def _ends(outcome: Outcome, streams: Sequence[Sequence[Stream]], pace: float) -> list[float]:
+    """When each wave would have ended with the iterations that were left out."""
+    flat = [stream for workgroup in streams for stream in workgroup]
+    return [end + stream.dropped * pace for stream, end in zip(flat, outcome.ends)]
+
+
+def _duration(outcome: Outcome, streams: Sequence[Sequence[Stream]], pace: float) -> float:
+    """Mean cycles of the workgroups that were replayed together."""
+    ends, position = _ends(outcome, streams, pace), 0
+    total = 0.0
+    for workgroup in streams:
+        total += max(ends[position : position + len(workgroup)])
+        position += len(workgroup)
+    return total / len(streams)
+
+
+def _shares(
+    outcome: Outcome, where: Occupancy, waves: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """(busy share by resource, waiting share by reason) between the marks of the first wave."""
+    snapshots = outcome.snapshots
+    if len(snapshots) < 2:
+        return {}, {}
+    first = snapshots[min(WARM_UP, len(snapshots) - 2)]
+    last = snapshots[-1]
+    time = max(last.time - first.time, 1.0)
+    simds = 2 * where.units
+    busy = {
+        name: (b - a) / time / simds
+        for name, a, b in zip(KIND_NAMES, first.slots, last.slots)
+        if b > a
+    }
+    busy["LDS"] = (last.lds - first.lds) / time
+    busy["L0"] = (last.address - first.address) / time / where.units
+    for name, a, b in zip(("L2", "MALL", "DRAM"), first.levels, last.levels):
+        busy[name] = (b - a) / time
+    stalls = {
+        name: (b - a) / time / waves
+        for name, a, b in zip(STALL_NAMES, first.stalls, last.stalls)
+        if b > a
+    }
+    return busy, stalls
+
+
+def _bound(busy: Mapping[str, float], stalls: Mapping[str, float]) -> str:
+    """What limits the main loop, in words."""
+    if not busy:
+        return "start and end of workgroups: no main loop"
+    slots = {name: busy[name] for name in KIND_NAMES if name in busy}
+    issue = sum(slots.values())
+    servers = {name: busy[name] for name in ("LDS", "L0", "L2", "MALL", "DRAM")}
+    worst = max(servers, key=lambda name: servers[name])
+    if issue >= 0.9 and issue >= servers[worst]:
+        parts = ", ".join(f"{name} {share:.0%}" for name, share in slots.items())
+        return f"issue slots {issue:.0%} busy ({parts})"
+    if servers[worst] >= 0.85:
+        return f"{worst} bandwidth {servers[worst]:.0%} busy"
+    waits = {name: share for name, share in stalls.items() if name != "issue slot"}
+    reason = max(waits, key=lambda name: waits[name]) if waits else "nothing"
+    return f"latency: waves wait for {reason} {waits.get(reason, 0):.0%}; issue slots {issue:.0%}"

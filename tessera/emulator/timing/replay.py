@@ -1,0 +1,310 @@
+"""Streams of resident waves to cycles: issue slots, dependencies, counters, barriers, servers.
+
+Each SIMD has one issue slot for matrix, vector, LDS and memory instructions, which its waves share
+in the order in which they become ready; scalar instructions issue beside it. Waves run in order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tessera.emulator.timing import operations as kinds
+from tessera.emulator.timing.loops import MARK, Stream
+from tessera.emulator.timing.memory import Memory, Sharing
+from tessera.emulator.timing.operations import KIND_NAMES, REGISTERS, Operation
+from tessera.emulator.timing.parameters import Parameters
+
+SLOT, DEPENDENCY, VM, VS, LGKM, AT_BARRIER, QUEUE = range(7)
+STALL_NAMES = ("issue slot", "dependency", "vmcnt", "vscnt", "lgkmcnt", "barrier", "queue")
+LDS_QUEUE_CYCLES = 64.0
+"""How far the LDS may fall behind before waves stop issuing to it."""
+VMEM_QUEUE_CYCLES = 256.0
+"""The same for vector memory."""
+
+
+@dataclass
+class Event:
+    """One interval of a timeline: wave, start and length in cycles, what it was."""
+
+    wave: int
+    start: float
+    cycles: float
+    name: str
+    category: str
+
+
+class _Workgroup:
+    def __init__(self, live: int) -> None:
+        self.live = live
+        self.waiting: list[_Wave] = []
+
+
+class _Wave:
+    __slots__ = (
+        "counters", "data", "end", "group", "marks", "number", "operations", "position", "ready",
+        "simd", "stalls", "time",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, stream: Stream, simd: int, group: _Workgroup, start: float
+    ) -> None:
+        self.number, self.simd, self.group, self.time = number, simd, group, start
+        self.operations, self.data = stream.operations, stream.data
+        self.position = 0
+        self.ready = [0.0] * REGISTERS
+        self.counters: tuple[list[float], list[float], list[float]] = ([], [], [])
+        self.marks: list[float] = []
+        self.stalls = [0.0] * len(STALL_NAMES)
+        self.end = 0.0
+
+
+@dataclass
+class Snapshot:
+    """Totals at one time: busy cycles of slots by kind, LDS, address units, L2, MALL, DRAM."""
+
+    time: float
+    slots: list[float]
+    lds: float
+    address: float
+    levels: list[float]
+    stalls: list[float]
+
+
+@dataclass
+class Outcome:
+    """What a replay gives: per wave the end and the times of its marks; snapshots; events."""
+
+    ends: list[float]
+    marks: list[list[float]]
+    snapshots: list[Snapshot]
+    issued: int
+    events: list[Event] = field(default_factory=list)
+
+
+class Replay:
+    """One simulation of the waves that are resident on `units` compute units together."""
+
+    def __init__(
+        self,
+        p: Parameters,
+        sharing: Sharing,
+        units: int,
+        workgroups: Sequence[Sequence[Stream]],
+        timeline: bool = False,
+    ) -> None:
+        self.p, self.units = p, units
+        self.simds_per_unit = int(p.simds_per_unit)
+        simds = units * self.simds_per_unit
+        self.slot_free, self.trans_free = [0.0] * simds, [0.0] * simds
+        self.slots = [0.0] * len(KIND_NAMES)
+        self.lds_free, self.lds_busy = 0.0, 0.0
+        self.lds_cycles = 1 / (p.lds_phases_per_cycle * units)
+        self.memory = Memory(p, sharing, units)
+        self.waves: list[_Wave] = []
+        for streams in workgroups:
+            group = _Workgroup(len(streams))
+            for stream in streams:
+                number = len(self.waves)
+                start = number * p.wave_launch / simds
+                self.waves.append(_Wave(number, stream, number % simds, group, start))
+        self.heap: list[tuple[float, int]] = [(w.time, w.number) for w in self.waves]
+        self.issued = 0
+        self.snapshots: list[Snapshot] = []
+        self.events: list[Event] | None = [] if timeline else None
+        self.handlers: dict[int, Callable[[_Wave, Operation, float], bool]] = {
+            kinds.WMMA: self._vector,
+            kinds.VALU: self._vector,
+            kinds.TRANS: self._trans,
+            kinds.LDS: self._lds,
+            kinds.VMEM: self._vmem,
+            kinds.SMEM: self._smem,
+            kinds.SCALAR: self._scalar,
+            kinds.WAIT: self._wait,
+            kinds.BARRIER: self._barrier,
+            kinds.BRANCH: self._branch,
+            kinds.END: self._end,
+        }
+
+    def run(self) -> Outcome:
+        """Replay every wave to its end."""
+        heapq.heapify(self.heap)
+        heap, waves = self.heap, self.waves
+        while heap:
+            time, number = heapq.heappop(heap)
+            self._advance(waves[number], time)
+        return Outcome(
+            [wave.end for wave in waves],
+            [wave.marks for wave in waves],
+            self.snapshots,
+            self.issued,
+            self.events or [],
+        )
+
+    def _advance(self, wave: _Wave, time: float) -> None:
+        """Issue instructions of one wave until another wave comes first."""
+        heap, handlers, ready = self.heap, self.handlers, wave.ready
+        operations = wave.operations
+        while True:
+            operation = operations[wave.position]
+            kind = operation.kind
+            if kind == kinds.FREE or kind == -1:
+                if operation is MARK:
+                    self._mark(wave)
+                wave.position += 1
+                continue
+            start = wave.time
+            if operation.reads:
+                known = max([ready[r] for r in operation.reads]) + operation.read_delay
+                if known > start:
+                    start = known
+            if heap and start > heap[0][0] and start > time:
+                heapq.heappush(heap, (start, wave.number))
+                return
+            time = start
+            self.issued += 1
+            if not handlers[kind](wave, operation, start):
+                return
+            wave.position += 1
+
+    def _take_slot(self, wave: _Wave, operation: Operation, start: float) -> float:
+        """The time at which the SIMD issues an instruction that is ready at `start`."""
+        free = self.slot_free[wave.simd]
+        stalls = wave.stalls
+        if start > wave.time:
+            stalls[DEPENDENCY] += start - wave.time
+        if free > start:
+            stalls[SLOT] += free - start
+            start = free
+        self.slot_free[wave.simd] = start + operation.slot
+        self.slots[operation.kind] += operation.slot
+        wave.time = start + 1.0
+        if self.events is not None:
+            name = KIND_NAMES[operation.kind]
+            self.events.append(Event(wave.number, start, operation.slot, operation.name, name))
+        return start
+
+    def _vector(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        done = self._take_slot(wave, operation, start) + operation.latency
+        ready = wave.ready
+        for register in operation.writes:
+            ready[register] = done
+        return True
+
+    def _trans(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        free = self.trans_free[wave.simd]
+        start = self._take_slot(wave, operation, max(start, free))
+        self.trans_free[wave.simd] = start + self.p.trans_unit
+        for register in operation.writes:
+            wave.ready[register] = start + operation.latency
+        return True
+
+    def _lds(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        limit = self.lds_free - LDS_QUEUE_CYCLES
+        if limit > start:
+            wave.stalls[QUEUE] += limit - start
+            start = wave.time = limit
+        start = self._take_slot(wave, operation, start) + operation.slot
+        phases = wave.data[wave.position]
+        cycles = (phases if isinstance(phases, int) else 1) * self.lds_cycles
+        first = max(start, self.lds_free)
+        self.lds_free = first + cycles
+        self.lds_busy += cycles
+        self._count(wave, 2, first + cycles + self.p.lds_latency)
+        return True
+
+    def _vmem(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        unit = wave.simd // self.simds_per_unit
+        memory = self.memory
+        limit = memory.address_free[unit] - VMEM_QUEUE_CYCLES
+        if limit > start:
+            wave.stalls[QUEUE] += limit - start
+            start = wave.time = limit
+        start = self._take_slot(wave, operation, start) + operation.slot
+        lines = wave.data[wave.position]
+        touched = lines if isinstance(lines, tuple) else ()
+        if operation.counter == "vs":
+            self._count(wave, 1, memory.store(unit, start, touched, operation.bytes))
+        else:
+            self._count(wave, 0, memory.access(unit, start, touched, operation.bytes))
+        return True
+
+    def _smem(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        wave.time = start + 1.0
+        self._count(wave, 2, start + operation.latency)
+        return True
+
+    def _count(self, wave: _Wave, counter: int, done: float) -> None:
+        """One more outstanding access; they complete in order."""
+        queue = wave.counters[counter]
+        queue.append(max(done, queue[-1]) if queue else done)
+
+    def _scalar(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        wave.stalls[DEPENDENCY] += start - wave.time
+        wave.time = start + 1.0
+        for register in operation.writes:
+            wave.ready[register] = start + operation.latency
+        return True
+
+    def _wait(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        assert operation.wait is not None
+        now = start
+        for counter, limit in enumerate(operation.wait):
+            queue = wave.counters[counter]
+            if len(queue) <= limit:
+                continue
+            until = queue[-limit - 1]
+            del queue[: len(queue) - limit]
+            if until > now:
+                wave.stalls[VM + counter] += until - now
+                if self.events is not None:
+                    name = STALL_NAMES[VM + counter]
+                    self.events.append(Event(wave.number, now, until - now, name, "wait"))
+                now = until
+        wave.time = now + 1.0
+        return True
+
+    def _branch(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        taken = wave.data[wave.position]
+        wave.time = start + (self.p.branch_taken if taken else self.p.branch_not_taken)
+        return True
+
+    def _barrier(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        wave.time = start
+        wave.position += 1
+        wave.group.waiting.append(wave)
+        self._release(wave.group)
+        return False
+
+    def _end(self, wave: _Wave, operation: Operation, start: float) -> bool:
+        wave.end = start
+        wave.group.live -= 1
+        self._release(wave.group)
+        return False
+
+    def _release(self, group: _Workgroup) -> None:
+        """Let a workgroup go on when all of its live waves have arrived."""
+        if not group.waiting or len(group.waiting) < group.live:
+            return
+        until = max(wave.time for wave in group.waiting) + self.p.barrier_release
+        for wave in group.waiting:
+            wave.stalls[AT_BARRIER] += until - wave.time
+            if self.events is not None:
+                length = until - wave.time
+                self.events.append(Event(wave.number, wave.time, length, "s_barrier", "barrier"))
+            wave.time = until
+            heapq.heappush(self.heap, (until, wave.number))
+        group.waiting = []
+
+    def _mark(self, wave: _Wave) -> None:
+        wave.marks.append(wave.time)
+        if wave.number == 0:
+            stalls = [sum(w.stalls[i] for w in self.waves) for i in range(len(STALL_NAMES))]
+            memory = self.memory
+            self.snapshots.append(
+                Snapshot(
+                    wave.time, list(self.slots), self.lds_busy, memory.address_busy,
+                    list(memory.busy), stalls,
+                )
+            )  # fmt: skip

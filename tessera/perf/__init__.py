@@ -1,0 +1,1 @@
+"""Operations, shapes and schedules to tables of speed: modelled here, measured where a chip is."""
