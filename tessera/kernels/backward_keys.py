@@ -50,12 +50,9 @@ class KeyGradientProgram:
             p, self.visibility, self.first_key, keys, schedule.rows_per_step
         )
         self.order = converted_order(problem.core)
-        self.statistics = [
-            p.insert(
-                wave.AllocLdsOp(LdsType(1, schedule.rows_per_step, f32, schedule.rows_per_step))
-            )
-            for _ in range(2)
-        ]
+        # lse of every row of the tile, then delta of every row.
+        count = 2 * schedule.rows_per_step
+        self.statistics = p.insert(wave.AllocLdsOp(LdsType(1, count, f32, count)))
 
     def _heads(self, member: SSAValue) -> Heads:
         """Operands of one query head of the group."""
@@ -103,9 +100,8 @@ class KeyGradientProgram:
             start = queries.start_of(tile)
             heads = self._heads(member)
 
-            whole = queries.is_whole(tile)
-            q = self.q.of(heads.rows("q")).fetch(start, whole)
-            do = self.do.of(heads.rows("do")).fetch(start, whole)
+            q = self.q.of(heads.rows("q")).stage(start)
+            do = self.do.of(heads.rows("do")).stage(start)
             return [q, do, *self._fetch_statistics(heads, start)]
 
         def commit(staged: Sequence[SSAValue]) -> None:
@@ -150,8 +146,9 @@ class KeyGradientProgram:
         place = self._place_in_order(thread)
 
         def write() -> list[SSAValue]:
-            for value, lds in zip((lse, delta), self.statistics, strict=True):
-                p.effect(wave.StoreLdsElementOp(value, lds, place))
+            p.effect(wave.StoreLdsElementOp(lse, self.statistics, place))
+            behind = p.add(place, self.schedule.rows_per_step)
+            p.effect(wave.StoreLdsElementOp(delta, self.statistics, behind))
             return []
 
         p.when(p.compare("slt", thread, self.schedule.rows_per_step), write)
@@ -188,9 +185,9 @@ class KeyGradientProgram:
         values = list(state[problem.channel_tiles :])
         statistic = StatisticType(problem.core.m, f32, "row")
         for index in query_tiles:
-            first = p.constant(TILE * index)
             lse, delta = (
-                p.insert(wave.LoadStatisticOp(lds, first, statistic)) for lds in self.statistics
+                p.insert(wave.LoadStatisticOp(self.statistics, p.constant(first), statistic))
+                for first in (TILE * index, self.schedule.rows_per_step + TILE * index)
             )
             weights = gradient.weights(logits[index], lse)
             d_product = gradient.d_products(weights, d_weights[index], delta, products[index])
@@ -207,7 +204,7 @@ class KeyGradientProgram:
         p, fragment = self.program, self.problem.fragment("a")
         results = []
         for channel, total in enumerate(sums):
-            if channel % 4 == 0:
+            if channel % 2 == 0:
                 p.schedule_barrier()
             shared = tile.transposed_fragment(fragment, TILE * channel, TILE * index)
             results.append(p.mma(shared, operand, total))

@@ -47,7 +47,9 @@ class BackwardProblem:
 def backward_problem(directive: Operation, target: Target) -> BackwardProblem:
     """Read a directive's attributes; absent ones take the shipped schedule's values."""
     forward = attention_problem(directive, target)
-    default = backward_schedule(target, forward.dtype, forward.head_dim, forward.head_dim_v)
+    default = backward_schedule(
+        target, forward.dtype, forward.head_dim, forward.head_dim_v, forward.alignment
+    )
     schedule = BackwardSchedule(
         waves=option(directive, "waves", default.waves),
         rows_per_step=option(directive, "rows_per_step", default.rows_per_step),

@@ -118,7 +118,7 @@ class AttentionProgram:
 
         def fetch(index: SSAValue) -> list[SSAValue]:
             start = keys.start_of(index)
-            return [tile.fetch(start, keys.is_whole(index)) for tile in tiles]
+            return [tile.stage(start) for tile in tiles]
 
         def commit(staged: Sequence[SSAValue]) -> None:
             for tile, one in zip(tiles, staged, strict=True):

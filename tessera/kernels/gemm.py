@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tessera.dialects import wave
 from tessera.dialects.wave_types import PointerType
 from tessera.kernels.gemm_epilogue import EpilogueTensors, apply_epilogue
-from tessera.kernels.gemm_loop import Side, multiply_from_global, multiply_through_lds
+from tessera.kernels.gemm_loop import Scales, Side, multiply_from_global, multiply_through_lds
 from tessera.kernels.gemm_problem import ELEMENT_TYPES, GemmProblem, gemm_problem
 from tessera.kernels.gemm_reduce import reduce_kernel
 from tessera.kernels.gemm_rules import launch_rules, multiply_scalars
@@ -46,6 +46,9 @@ def contract_options(problem: GemmProblem) -> dict[str, object]:
         options |= {"packed_a": problem.dtype_a, "packed_b": problem.dtype_b}
     optional = {
         "inner_size": problem.inner_size,
+        "weight": problem.weight or None,
+        "group_size": problem.group_size or None,
+        "zero": problem.zero or None,
         "alpha": epilogue.alpha if epilogue.alpha != 1.0 else None,
         "beta": epilogue.beta if "addend" in epilogue.dtypes else None,
         "bias": epilogue.bias or None,
@@ -59,12 +62,13 @@ def contract_options(problem: GemmProblem) -> dict[str, object]:
 def arguments(problem: GemmProblem) -> dict[str, Attribute]:
     """Names and types of the multiplying kernel's arguments; partial sums go where c would."""
     memory = PointerType(ELEMENT_TYPES[problem.memory_dtype])
-    memory_b = memory if problem.packed > 1 else PointerType(ELEMENT_TYPES[problem.dtype_b])
+    memory_b = PointerType(ELEMENT_TYPES[problem.memory_dtype_b])
     split = problem.schedule.split_k > 1
     result = problem.accumulator_dtype if split else problem.out_dtype
     names: dict[str, Attribute] = {
         "a": memory,
         "b": memory_b,
+        **{name: PointerType(ELEMENT_TYPES["f16"]) for name in problem.weight_tensors},
         "c": PointerType(ELEMENT_TYPES[result]),
     }
     if not split:
@@ -138,10 +142,22 @@ class GemmProgram:
     def write(self) -> None:
         """The whole kernel."""
         if self.schedule.block_k:
-            sums = multiply_through_lds(self.program, self.problem, self.a, self.b, self._slices())
+            sums = multiply_through_lds(
+                self.program, self.problem, self.a, self.b, self._slices(), self._scales()
+            )
         else:
             sums = multiply_from_global(self.program, self.problem, self.a, self.b)
         self._store(sums)
+
+    def _scales(self) -> list[Scales]:
+        """The scales of the tile's weights, and their zero points if they have them."""
+        p = self.program
+        scales = []
+        for name in self.problem.weight_tensors:
+            stride = p[f"ld_{name}"]
+            start = p.mul(p.wide(self.first_column), p.wide(stride))
+            scales.append(Scales(p.offset(p[name], start), stride))
+        return scales
 
     def _slices(self) -> tuple[SSAValue, SSAValue]:
         """The first slice of k that this workgroup sums up, and the first that it does not."""

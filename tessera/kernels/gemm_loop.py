@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from tessera.dialects import wave
-from tessera.dialects.wave_staged import MaskStagedOp
+from tessera.dialects.wave_staged import CommitDequantizedOp, MaskStagedOp, StagePerPieceOp
 from tessera.dialects.wave_types import StagedType
 from tessera.kernels.gemm_problem import GemmProblem
 from tessera.kernels.program import KernelProgram
@@ -33,16 +33,33 @@ class Side:
     wave_first: SSAValue
 
 
+@dataclass(frozen=True)
+class Scales:
+    """One number per row of B and group of k: where those of the tile begin, and rows' distance."""
+
+    pointer: SSAValue
+    stride: SSAValue
+
+
 def zeros(p: KernelProgram, problem: GemmProblem) -> list[SSAValue]:
     """The accumulators of a wave before the first product; they run along columns first."""
     return [p.zero(problem.accumulator)] * (problem.schedule.mt * problem.schedule.nt)
 
 
 def multiply_through_lds(
-    p: KernelProgram, problem: GemmProblem, a: Side, b: Side, slices: tuple[SSAValue, SSAValue]
+    p: KernelProgram,
+    problem: GemmProblem,
+    a: Side,
+    b: Side,
+    slices: tuple[SSAValue, SSAValue],
+    scales: Sequence[Scales] = (),
 ) -> list[SSAValue]:
-    """The wave's sums over the slices from slices[0] up to, not including, slices[1]."""
-    return _StagedLoop(p, problem, (a, b), slices).run()
+    """The wave's sums over the slices from slices[0] up to, not including, slices[1].
+
+    `scales` dequantize B: its scales, and its zero points if it has them.
+    """
+    loop = _QuantizedLoop if scales else _StagedLoop
+    return loop(p, problem, (a, b), slices, scales).run()
 
 
 class _StagedLoop:
@@ -60,17 +77,21 @@ class _StagedLoop:
         problem: GemmProblem,
         sides: tuple[Side, Side],
         slices: tuple[SSAValue, SSAValue],
+        scales: Sequence[Scales],
     ) -> None:
         self.p = p
         self.problem = problem
         self.sides = sides
+        self.scales = scales
         self.begin, self.end = slices
         self.whole = problem.slice
         self.last = p.sub(p.ceildiv(p["k"], self.whole), 1)
         self.last_start = p.max(p.sub(p["k"], self.whole), 0)
-        self.types: list[StagedType] = [
-            problem.staged(side.outer_size, side.contiguous_inner) for side in sides
-        ]
+        self.types = self._types()
+
+    def _types(self) -> list[StagedType]:
+        """The types of what is in flight from one slice to the next."""
+        return [self.problem.staged(side.outer_size, side.contiguous_inner) for side in self.sides]
 
     def run(self) -> list[SSAValue]:
         p = self.p
@@ -101,7 +122,8 @@ class _StagedLoop:
 
     def _step(self, index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
         p = self.p
-        self._commit(index, carried[-2:])
+        sums, staged = carried[: -len(self.types)], carried[-len(self.types) :]
+        self._commit(index, staged)
         following = p.add(index, 1)
         ahead = p.when(
             p.compare("slt", following, self.end),
@@ -109,7 +131,7 @@ class _StagedLoop:
             self._nothing,
             self.types,
         )
-        return [*self._multiply_slice(carried[:-2]), *ahead]
+        return [*self._multiply_slice(sums), *ahead]
 
     def _stage(self, side: Side, start: SSAValue, rest: SSAValue | None) -> SSAValue:
         """Fetch the K slice from `start` on; `rest` counts its valid elements (None: all)."""
@@ -182,6 +204,65 @@ class _StagedLoop:
         outer = p.add(side.wave_first, 16 * index)
         fragment = self.problem.fragment(side.role)
         return p.insert(wave.LoadFragmentOp(side.lds, outer, inner, fragment))
+
+
+class _QuantizedLoop(_StagedLoop):
+    """The same with a B of small integers, which are dequantized on their way into LDS.
+
+    k is a multiple of a slice, so that no slice is cut off, and all of a slice shares a scale.
+    """
+
+    def _types(self) -> list[StagedType]:
+        a, b = self.sides
+        scales = self.problem.staged_weights(b.outer_size, "per_piece")
+        return [
+            self.problem.staged(a.outer_size, a.contiguous_inner),
+            self.problem.staged_weights(b.outer_size, "rows"),
+            *(scales for _ in self.scales),
+        ]
+
+    def _fetch_first(self) -> list[SSAValue]:
+        return self._fetch(self.begin)
+
+    def _fetch(self, index: SSAValue) -> list[SSAValue]:
+        p, problem = self.p, self.problem
+        a, b = self.sides
+        start = p.mul(index, self.whole)
+        weights = wave.StageOp(
+            p.offset(b.pointer, p.div(start, problem.weights_per_byte)),
+            b.stride,
+            problem.staged_weights(b.outer_size, "rows"),
+            problem.schedule.threads,
+            problem.alignment,
+            row_limit=b.outer_limit,
+        )
+        group = p.div(start, problem.group_size)
+        return [
+            self._stage(a, start, None),
+            p.insert(weights),
+            *(
+                p.insert(
+                    StagePerPieceOp(
+                        p.offset(one.pointer, group),
+                        one.stride,
+                        b.outer_limit,
+                        problem.staged_weights(b.outer_size, "per_piece"),
+                    )
+                )
+                for one in self.scales
+            ),
+        ]
+
+    def _commit(self, index: SSAValue, staged: Sequence[SSAValue]) -> None:
+        p, problem = self.p, self.problem
+        a, b = self.sides
+        assert a.lds is not None
+        assert b.lds is not None
+        zero_points = staged[3] if problem.zero else None
+        p.barrier()
+        p.effect(wave.CommitOp(staged[0], a.lds, problem.schedule.threads))
+        p.effect(CommitDequantizedOp(staged[1], staged[2], zero_points, b.lds, problem.weight))
+        p.barrier()
 
 
 def outer_product(

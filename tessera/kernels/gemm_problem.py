@@ -9,8 +9,10 @@ from typing import Any
 from xdsl.dialects.builtin import BFloat16Type, Float16Type, IntegerType, Signedness, f32, i8, i32
 from xdsl.ir import Attribute, Operation
 
+from tessera.contracts import GROUP_SIZES
+from tessera.dialects.wave_staged import PACKED_NUMBERS
 from tessera.dialects.wave_types import ELEMENT_BITS, FragmentType, LdsType, StagedType
-from tessera.errors import DtypeError, OptionError
+from tessera.errors import DtypeError, OptionError, supported
 from tessera.kernels.gemm_epilogue import Epilogue, epilogue_of
 from tessera.kernels.generated import option
 from tessera.kernels.schedules import LDS_PADDING_BYTES, GemmSchedule, check_lds, gemm_schedule
@@ -25,6 +27,9 @@ ELEMENT_TYPES: MappingProxyType[str, Attribute] = MappingProxyType(
 )  # fmt: skip
 """The kernel-level type of every element that a matmul reads, multiplies or writes."""
 
+WEIGHT_SLICE = 32
+"""Elements along k of a slice whose weights are dequantized: all of them share a scale."""
+
 SCHEDULE_FIELDS = ("mt", "nt", "waves_m", "waves_n", "block_k", "group_m", "split_k")
 
 
@@ -34,7 +39,9 @@ class GemmProblem:
 
     `dtype_a`, `dtype_b` are the numbers that are multiplied (i4 and u4 lie two per byte in memory,
     the first one in the low bits), `batch_a`, `batch_b` say which operands have a batch axis, and
-    `inner_size` is k where bytes do not tell it: an odd count of packed numbers.
+    `inner_size` is k where bytes do not tell it: an odd count of packed numbers. With `weight` B
+    holds such numbers, [n, k] as stored, and is dequantized to f16 by a scale, and with `zero` a
+    zero point, per `group_size` of them along k.
     """
 
     name: str
@@ -50,6 +57,9 @@ class GemmProblem:
     schedule: GemmSchedule
     core: MatrixCore
     epilogue: Epilogue
+    weight: str = ""
+    group_size: int = 0
+    zero: bool = False
 
     @property
     def batched(self) -> bool:
@@ -60,6 +70,30 @@ class GemmProblem:
     def memory_dtype(self) -> str:
         """What one element of A and B is in memory; a byte for packed numbers."""
         return "u8" if self.packed > 1 else self.dtype_a
+
+    @property
+    def memory_dtype_b(self) -> str:
+        """What one element of B is in memory."""
+        if self.weight:
+            return "i8" if self.weight == "i8" else "u8"
+        return self.memory_dtype if self.packed > 1 else self.dtype_b
+
+    @property
+    def weights_per_byte(self) -> int:
+        """Numbers of B in one byte, where B is dequantized."""
+        return PACKED_NUMBERS[self.weight]
+
+    @property
+    def weight_tensors(self) -> tuple[str, ...]:
+        """Names of the operands that dequantize B, in argument order."""
+        if not self.weight:
+            return ()
+        return ("scale", "zero") if self.zero else ("scale",)
+
+    def staged_weights(self, outer_size: int, arrangement: str) -> StagedType:
+        """Type of a slice of B that is dequantized, or (per_piece) of its scales."""
+        element = ELEMENT_TYPES["u8" if arrangement == "rows" else "f16"]
+        return StagedType(outer_size, self.slice // self.weights_per_byte, element, arrangement)
 
     @property
     def memory_bits(self) -> int:
@@ -122,6 +156,8 @@ class GemmProblem:
 def multiplied_dtypes(directive: Operation) -> tuple[str, str]:
     """The dtypes that a directive's operands are multiplied as: packed ones by what they hold."""
     memory = option(directive, "dtype", "f16")
+    if option(directive, "weight", ""):
+        return memory, memory
     a = option(directive, "packed_a", memory)
     return a, option(directive, "packed_b", option(directive, "dtype_b", memory))
 
@@ -149,6 +185,9 @@ def gemm_problem(directive: Operation, target: Target) -> GemmProblem:
         schedule=schedule,
         core=core,
         epilogue=epilogue_of(directive),
+        weight=option(directive, "weight", ""),
+        group_size=option(directive, "group_size", 0),
+        zero=_flag(directive, "zero"),
     )
     check_lds(target, schedule.lds_bytes(ELEMENT_BITS[dtype_a]))
     _check(problem)
@@ -171,6 +210,8 @@ def _check(problem: GemmProblem) -> None:
             )
         if not schedule.block_k:
             raise OptionError(f"{where}: packed operands need block_k of at least 32")
+    if problem.weight:
+        _check_weight(problem, where)
     # A staged piece is 128 bits of a row.
     pieces = 128 // ELEMENT_BITS[problem.dtype_a]
     if schedule.block_k % pieces and (not problem.transpose_a or problem.transpose_b):
@@ -184,3 +225,19 @@ def _check(problem: GemmProblem) -> None:
         raise DtypeError(f"{where}: out_dtype i32 is for integer operands only")
     if problem.out_dtype == "i32" and problem.epilogue.computes:
         raise OptionError(f"{where}: an epilogue computes in f32; ask for a float out_dtype")
+
+
+def _check_weight(problem: GemmProblem, where: str) -> None:
+    """Raise for dequantization that is not built."""
+    if problem.dtype_a != "f16":
+        raise DtypeError(f"{where}: quantized weights are multiplied by f16 only")
+    if problem.weight not in PACKED_NUMBERS or problem.group_size not in GROUP_SIZES:
+        raise OptionError(
+            f"{where}: weight = {problem.weight!r}, group_size = {problem.group_size}; "
+            + supported([*PACKED_NUMBERS, *map(str, GROUP_SIZES)])
+        )
+    if problem.transpose_a or problem.batched or problem.schedule.block_k != WEIGHT_SLICE:
+        raise OptionError(
+            f"{where}: quantized weights need transpose_a False, no batch axis and "
+            f"block_k = {WEIGHT_SLICE}"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tessera.dialects.wave_types import ELEMENT_BITS
 from tessera.kernels.gemm_problem import GemmProblem
 from tessera.kernels.generated import alignment_requirements, buffer, scalar
 from tessera.launch_rule import ArgumentRule, LaunchRule
@@ -34,6 +35,7 @@ def multiply_scalars(problem: GemmProblem) -> dict[str, tuple[str, str]]:
         "ldb": ("i32", f"stride(b, {_axis(problem.batch_b)})"),
         "ldc": ("i32", "n" if split else f"stride(c, {_axis(problem.batched)})"),
         "tiles_m": ("i32", tiles_m),
+        **{f"ld_{name}": ("i32", f"stride({name}, 0)") for name in problem.weight_tensors},
     }
     if schedule.group_m:
         scalars["tiles_n"] = ("i32", tiles_n)
@@ -72,7 +74,6 @@ def _multiply_rule(problem: GemmProblem) -> LaunchRule:
     schedule, split = problem.schedule, problem.schedule.split_k
     tiles = f"ceildiv(m, {schedule.tile_m}) * ceildiv(n, {schedule.tile_n})"
     grid = tiles + (" * batch" if problem.batched else "") + (f" * {split}" if split > 1 else "")
-    dtype_b = problem.memory_dtype if problem.packed > 1 else problem.dtype_b
     target = PARTIAL_SUMS if split > 1 else "c"
     result_dtype = problem.accumulator_dtype if split > 1 else problem.out_dtype
     workspace = (split_shape(problem),) if split > 1 else ()
@@ -82,7 +83,8 @@ def _multiply_rule(problem: GemmProblem) -> LaunchRule:
         block=(schedule.threads, 1, 1),
         arguments=(
             buffer("a", problem.memory_dtype),
-            buffer("b", dtype_b),
+            buffer("b", problem.memory_dtype_b),
+            *(buffer(name, "f16") for name in problem.weight_tensors),
             ArgumentRule("c", "buffer", result_dtype, target),
             *(() if split > 1 else _epilogue_buffers(problem)),
             *_scalars(multiply_scalars(problem)),
@@ -104,6 +106,9 @@ def _requirements(problem: GemmProblem, grid: str) -> tuple[tuple[str, str], ...
     # The axis that runs along memory rows is read in whole pieces.
     contiguous_a = "m" if problem.transpose_a else "k"
     contiguous_b = "k" if problem.transpose_b else "n"
+    if problem.weight:
+        contiguous_b = f"k // {problem.weights_per_byte}"
+    bits = {"a": problem.memory_bits, "b": ELEMENT_BITS[problem.memory_dtype_b]}
     operands = {
         "a": (tuple(range(_axis(problem.batch_a) + 1)), contiguous_a),
         "b": (tuple(range(_axis(problem.batch_b) + 1)), contiguous_b),
@@ -111,6 +116,7 @@ def _requirements(problem: GemmProblem, grid: str) -> tuple[tuple[str, str], ...
     longest = max(schedule.tile_m, schedule.tile_n, problem.slice, 16)
     axes = {"a": problem.batch_a, "b": problem.batch_b, "c": problem.batched}
     axes |= dict.fromkeys(problem.epilogue.matrices, problem.batched)
+    axes |= dict.fromkeys(problem.weight_tensors, False)
     odd_end = (
         [
             (
@@ -122,7 +128,11 @@ def _requirements(problem: GemmProblem, grid: str) -> tuple[tuple[str, str], ...
         else []
     )
     return (
-        *alignment_requirements(operands, problem.alignment, problem.memory_bits),
+        *(
+            rule
+            for name, rows in operands.items()
+            for rule in alignment_requirements({name: rows}, problem.alignment, bits[name])
+        ),
         *(
             (
                 f"stride({name}, {_axis(batched)}) * {longest} < 2**31",

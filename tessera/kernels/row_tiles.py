@@ -14,8 +14,6 @@ from tessera.kernels.program import KernelProgram
 from tessera.kernels.schedules import LDS_PADDING, padded
 
 TILE = 16
-HARDWARE_CHECKED_ALIGNMENT = 16
-"""Rows aligned to this many bytes are read with bounds that cost nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +73,11 @@ class SharedTile:
         lds = LdsType(outer, inner, self.rows.element, inner + LDS_PADDING)
         return self.program.insert(wave.AllocLdsOp(lds))
 
-    def stage(self, first_row: SSAValue, bounded: bool) -> SSAValue:
-        """Fetch rows from `first_row` on; with `bounded` rows past the end are zero, not read.
+    def stage(self, first_row: SSAValue) -> SSAValue:
+        """Fetch rows from `first_row` on; those past the end are zero and not read.
 
         Zero and not anything, because weight 0 does not silence a NaN; for the same reason padding
-        channels are zero where they are contracted.
+        channels are zero where they are contracted. Bounds are the hardware's, at no cost.
         """
         p, rows = self.program, self.rows
         partial = rows.channels % TILE != 0
@@ -90,25 +88,13 @@ class SharedTile:
                 self.staged_type,
                 p.threads,
                 rows.alignment,
-                row_limit=p.sub(rows.count, first_row) if bounded else None,
+                row_limit=p.sub(rows.count, first_row),
                 column_limit=p.constant(rows.channels) if partial else None,
-                zero_rows=bounded,
+                zero_rows=True,
                 any_columns=partial and self.natural is None,
                 order=self.order,
             )
         )
-
-    def fetch(self, first_row: SSAValue, is_whole: SSAValue) -> SSAValue:
-        """Fetch rows from `first_row` on, of which some may be missing unless `is_whole`."""
-        if self.rows.alignment >= HARDWARE_CHECKED_ALIGNMENT:
-            return self.stage(first_row, bounded=True)
-        (staged,) = self.program.when(
-            is_whole,
-            lambda: [self.stage(first_row, bounded=False)],
-            lambda: [self.stage(first_row, bounded=True)],
-            [self.staged_type],
-        )
-        return staged
 
     def commit(self, staged: SSAValue) -> None:
         """Put a fetched tile into LDS; barriers are the caller's."""
@@ -166,7 +152,7 @@ class OwnedRows:
             return
         workgroup_row, self.wave_row, size = in_lds
         self.tile = SharedTile(program, rows, size, (), natural=True)
-        self.tile.commit(self.tile.stage(workgroup_row, bounded=True))
+        self.tile.commit(self.tile.stage(workgroup_row))
         # Without a barrier here: the first one of the kernel's loop comes before any read.
 
     def _load(self, first: SSAValue, channel: int) -> SSAValue:

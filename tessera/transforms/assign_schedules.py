@@ -65,7 +65,7 @@ def _schedule(op: LaunchableOp, target: Target) -> None:
         )
         chosen |= asdict(schedule)
     elif isinstance(op, FlashAttnBwdOp):
-        chosen |= asdict(backward_schedule(target, specs[0].dtype, *static_head_dims(op)))
+        chosen |= asdict(backward_schedule(target, specs[0].dtype, *static_head_dims(op), alignment))
     for name, value in chosen.items():
         op.attributes.setdefault(name, to_attribute(value))
 

@@ -18,6 +18,7 @@ from tessera.codegen.rocm.compute import (
     emit_splat,
     emit_zero,
 )
+from tessera.codegen.rocm.dequantize import emit_commit_dequantized, emit_stage_per_piece
 from tessera.codegen.rocm.fragments import (
     emit_load_fragment,
     emit_load_global_fragment,
@@ -115,6 +116,8 @@ RULES: dict[type, Rule] = {
     wave.UndefinedOp: emit_undefined,
     wave.StageOp: emit_stage,
     wave_staged.MaskStagedOp: emit_mask_staged,
+    wave_staged.StagePerPieceOp: emit_stage_per_piece,
+    wave_staged.CommitDequantizedOp: emit_commit_dequantized,
     wave.CommitOp: emit_commit,
     wave.LoadFragmentOp: emit_load_fragment,
     wave.LoadGlobalFragmentOp: emit_load_global_fragment,

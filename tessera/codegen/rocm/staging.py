@@ -136,7 +136,10 @@ def check_linear(order: Sequence[int]) -> None:
 
 
 def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
-    """wave.stage to loads: of 128 bits where rows are aligned to that, else of what they allow."""
+    """wave.stage to loads as wide as the alignment allows, through a buffer resource.
+
+    Bytes and packed numbers on other boundaries than 16 bytes are loaded one by one instead.
+    """
     assert isinstance(operation, StageOp)
     staged, pointer_type = operation.result.type, operation.pointer.type
     assert isinstance(staged, StagedType)
@@ -147,10 +150,20 @@ def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
     column_limit = _optional(emitter, operation.column_limit)
     pointer = emitter.value(operation.pointer)
     bits = ELEMENT_BITS[element_name(staged.element)]
+    alignment = operation.alignment.value.data
     buffer = None
-    if operation.alignment.value.data >= CHUNK_BYTES:
-        stride = emitter.value(operation.stride)
-        buffer = BufferTile(emitter, pointer, stride, bits, staged.shape, row_limit, column_limit)
+    if alignment >= CHUNK_BYTES or bits == 16:
+        buffer = BufferTile(
+            emitter,
+            pointer,
+            emitter.value(operation.stride),
+            bits,
+            staged.shape,
+            row_limit,
+            column_limit,
+            operation.any_columns is None,
+            alignment,
+        )
     names: list[str] = []
     units = units_of_thread if buffer is None else shifted_units
     for unit in units(emitter, layout, order):
@@ -172,7 +185,7 @@ def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
                 offset=emitter.assign(f"mul i32 {row}, {emitter.value(operation.stride)}"),
                 column=unit.column,
                 count=layout.chunk,
-                alignment=operation.alignment.value.data,
+                alignment=alignment,
                 bits=bits,
                 row_valid=valid,
                 column_limit=column_limit,
