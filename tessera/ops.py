@@ -80,6 +80,44 @@ def matmul(
     return operands[0].trace.tensor_op("matmul", operands, options)[0]
 
 
+def quantized_matmul(
+    a: Tracer,
+    weight: Tracer,
+    scale: Tracer,
+    zero: Tracer | None = None,
+    weight_dtype: str = "i4",
+    group_size: int = 128,
+    out_dtype: Any = None,
+    schedule: Mapping[str, int] | None = None,
+    *,
+    bias: Tracer | None = None,
+    activation: str | None = None,
+) -> Tracer:
+    """c [m, n] = activation(a w^T + bias), w = (weight - zero) * scale rounded to f16.
+
+    a is f16 [m, k]. `weight` holds "i4" or "u4" numbers, u8 [n, k / 2], two in each byte with the
+    first one in the low four bits, or "i8" ones, [n, k]. scale and zero are f16
+    [n, k / group_size]: one for each `group_size` (32, 64 or 128) numbers along k, which must be a
+    multiple of it. Both steps round to f16; sums, bias and activation are f32. c is f32 or what
+    `out_dtype` asks for.
+    Raises ShapeError, DtypeError or OptionError that name the operand and what it is.
+    """
+    extra = {"zero": zero, "bias": bias}
+    given = {name: value for name, value in extra.items() if value is not None}
+    operands = _tensors("matmul", a=a, b=weight, scale=scale, **given)
+    options = {
+        "transpose_b": True,
+        "out_dtype": None if out_dtype is None else dtype_name(out_dtype),
+        "weight": weight_dtype,
+        "group_size": group_size,
+        "zero": True if zero is not None else None,
+        "bias": None if bias is None else "column",
+        "activation": activation,
+        "schedule": _schedule("matmul", schedule, GEMM_SCHEDULE),
+    }
+    return operands[0].trace.tensor_op("matmul", operands, options)[0]
+
+
 def flash_attn(
     q: Tracer,
     k: Tracer,

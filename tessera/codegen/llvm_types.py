@@ -101,7 +101,10 @@ class StagedLayout:
 def staged_layout(type_: StagedType, threads: int) -> StagedLayout:
     """The split of a staged tile over `threads` threads."""
     rows, columns = type_.shape
-    chunk = CHUNK_BYTES * 8 // ELEMENT_BITS[element_name(type_.element)]
+    per_piece = type_.arrangement.data == "per_piece"
+    # One number per piece of the tile of bytes that it goes with.
+    bits = 8 if per_piece else ELEMENT_BITS[element_name(type_.element)]
+    chunk = CHUNK_BYTES * 8 // bits
     block_rows = TRANSPOSE_ROWS if type_.arrangement.data == "blocks" else 1
     return StagedLayout(rows, columns, block_rows, chunk, threads)
 
@@ -144,6 +147,8 @@ def llvm_types(type_: Attribute, target: Target, threads: int) -> tuple[str, ...
             return (f"<{slots} x {scalar_type(type_.element)}>",)
         case StagedType():
             layout = staged_layout(type_, threads)
+            if type_.arrangement.data == "per_piece":
+                return (scalar_type(type_.element),) * layout.units_per_thread
             return (STAGED_PIECE,) * (layout.units_per_thread * layout.rows)
         case PointerType():
             return ("ptr addrspace(1)",)

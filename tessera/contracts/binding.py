@@ -48,7 +48,7 @@ def bind(
         raise ShapeError(f"{op}: takes {len(present)} operands ({names}), got {len(operands)}")
     named = {one.name: spec for one, spec in zip(present, operands, strict=True)}
     symbols = _bind_symbols(contract, operands, options)
-    _check_dtypes(contract, present, operands)
+    _check_dtypes(contract, present, operands, options)
     if op == "matmul":
         check_matmul_options(named, options)
     else:
@@ -141,7 +141,10 @@ def _bind_batch(
 
 
 def _check_dtypes(
-    contract: OpContract, present: Sequence[OperandContract], operands: Sequence[TensorSpec]
+    contract: OpContract,
+    present: Sequence[OperandContract],
+    operands: Sequence[TensorSpec],
+    options: Mapping[str, object],
 ) -> None:
     for operand, spec in zip(present, operands, strict=True):
         if spec.dtype not in operand.dtypes:
@@ -154,6 +157,8 @@ def _check_dtypes(
         for operand, spec in zip(present, operands, strict=True)
         if operand.name in contract.same_dtype
     }
+    if options.get("weight"):
+        return
     # Signed and unsigned bytes are multiplied by one instruction, which is told the signs.
     if len({BYTE_DTYPES if one in BYTE_DTYPES else one for one in shared.values()}) > 1:
         listing = ", ".join(f"{name} is {dtype}" for name, dtype in shared.items())

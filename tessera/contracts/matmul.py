@@ -9,10 +9,12 @@ from tessera.contracts.model import (
     BIAS_AXES,
     BYTE_DTYPES,
     FLOAT_DTYPES,
+    GROUP_SIZES,
     PACKED_DTYPES,
+    WEIGHT_DTYPES,
     TensorSpec,
 )
-from tessera.errors import DtypeError, OptionError, supported
+from tessera.errors import DtypeError, OptionError, ShapeError, supported
 
 
 def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[str, object]) -> None:
@@ -36,6 +38,9 @@ def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[st
                 "matmul: packed operands must be [m, k] and [n, k] (transpose_a False, "
                 "transpose_b True): each byte holds two numbers along k"
             )
+    if options.get("weight"):
+        _check_weight(operands, options)
+        return
     is_integer = operands["a"].dtype in BYTE_DTYPES
     scaled = options.get("alpha") not in (None, 1.0)
     computes = scaled or options.get("activation") or len(operands) > 2
@@ -45,4 +50,33 @@ def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[st
         raise OptionError(
             "matmul: alpha, beta, bias, activation, gate and residual compute in f32; with integer "
             "operands ask for out_dtype " + supported(FLOAT_DTYPES)
+        )
+
+
+def _check_weight(operands: Mapping[str, TensorSpec], options: Mapping[str, object]) -> None:
+    """Check a matmul whose second operand is dequantized: its dtype, sizes and groups."""
+    weight, group = options["weight"], options.get("group_size")
+    if weight not in WEIGHT_DTYPES:
+        raise OptionError(f"matmul: weight = {weight!r}; " + supported(WEIGHT_DTYPES))
+    if group not in GROUP_SIZES:
+        raise OptionError(f"matmul: group_size = {group!r}; " + supported(GROUP_SIZES))
+    for option in ("transpose_a", "packed_a", "packed_b"):
+        if options.get(option):
+            raise OptionError(f"matmul: {option} does not go with quantized weights")
+    stored = "i8" if weight == "i8" else "u8"
+    for name, dtype in (("a", "f16"), ("b", stored)):
+        if operands[name].dtype != dtype:
+            raise DtypeError(
+                f"matmul: with {weight} weights operand {name!r} must be {dtype}, got "
+                f"{operands[name].dtype}"
+            )
+    k, columns = operands["a"].shape[-1], operands["b"].shape[-1]
+    groups = operands["scale"].shape[-1]
+    if k is not None and k % int(str(group)):
+        raise ShapeError(f"matmul: k = {k} is no multiple of group_size = {group}")
+    if k is not None and columns is not None and columns * (2 if stored == "u8" else 1) != k:
+        raise ShapeError(f"matmul: operand 'b' has {columns} columns of {weight}, expected k = {k}")
+    if k is not None and groups is not None and groups * int(str(group)) != k:
+        raise ShapeError(
+            f"matmul: operand 'scale' has {groups} groups of {group}, expected k = {k}"
         )

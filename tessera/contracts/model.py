@@ -12,6 +12,9 @@ BYTE_DTYPES = ("i8", "u8")
 PACKED_DTYPES = ("i4", "u4")
 """Numbers of four bits, two in each byte of a u8 tensor: the first one in the low four bits."""
 MATMUL_DTYPES = (*HALF_DTYPES, *BYTE_DTYPES)
+WEIGHT_DTYPES = ("i4", "u4", "i8")
+GROUP_SIZES = (32, 64, 128)
+"""Weights of one row along k that may share a scale."""
 DTYPE_BYTES: Mapping[str, int] = MappingProxyType(
     {"f16": 2, "bf16": 2, "f32": 4, "i8": 1, "u8": 1, "i32": 4}
 )
@@ -64,6 +67,8 @@ class OperandContract:
         """The dimension symbols in the order in which memory has them under `options`."""
         if self.name == "bias" and options.get("bias") == "row":
             return ("m",)
+        if self.name == "b" and options.get("weight"):
+            return ("n", "weight_columns")
         if self.transposed_by is not None and options.get(self.transposed_by):
             return self.dims[::-1]
         return self.dims

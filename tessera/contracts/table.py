@@ -41,6 +41,8 @@ CONTRACTS: Mapping[str, OpContract] = MappingProxyType(
             operands=(
                 OperandContract("a", ("m", "k"), MATMUL_DTYPES, "transpose_a", batched=True),
                 OperandContract("b", ("k", "n"), MATMUL_DTYPES, "transpose_b", batched=True),
+                OperandContract("scale", ("n", "groups"), ("f16",), when="weight"),
+                OperandContract("zero", ("n", "groups"), ("f16",), when="zero"),
                 OperandContract("addend", ("m", "n"), FLOAT_DTYPES, when="beta", batched=True),
                 OperandContract("bias", ("n",), FLOAT_DTYPES, when="bias"),
                 OperandContract("gate", ("m", "n"), FLOAT_DTYPES, when="gate", batched=True),

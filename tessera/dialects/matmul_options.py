@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.irdl import IRDLOperation, opt_attr_def
 
-from tessera.contracts import ACTIVATIONS, BIAS_AXES, FLOAT_DTYPES, PACKED_DTYPES
+from tessera.contracts import ACTIVATIONS, BIAS_AXES, FLOAT_DTYPES, PACKED_DTYPES, WEIGHT_DTYPES
 from tessera.dialects.attributes import check_choice, check_positive
 
 
@@ -14,8 +14,10 @@ class MatmulOptions(IRDLOperation):
 
     Under `transpose_a` the first operand is [k, m], under `transpose_b` the second [n, k].
     `packed_a` and `packed_b` say that each byte holds two 4-bit numbers along k, of which there are
-    `inner_size`. `bias` is "row" or "column"; `gate` and `residual` say whether there is such an
-    operand, and `beta` that there is an addend.
+    `inner_size`. `weight` (i4, u4 or i8) says that the second operand is [n, k] of such numbers, of
+    which `group_size` along k share a scale, and with `zero` a zero point, operands of their own;
+    (number - zero) * scale is computed in f16. `bias` is "row" or "column"; `gate` and `residual`
+    say whether there is such an operand, and `beta` that there is an addend.
     """
 
     transpose_a = opt_attr_def(IntegerAttr)
@@ -24,6 +26,9 @@ class MatmulOptions(IRDLOperation):
     packed_a = opt_attr_def(StringAttr)
     packed_b = opt_attr_def(StringAttr)
     inner_size = opt_attr_def(IntegerAttr)
+    weight = opt_attr_def(StringAttr)
+    group_size = opt_attr_def(IntegerAttr)
+    zero = opt_attr_def(IntegerAttr)
     alpha = opt_attr_def(FloatAttr)
     beta = opt_attr_def(FloatAttr)
     bias = opt_attr_def(StringAttr)
@@ -36,6 +41,7 @@ class MatmulOptions(IRDLOperation):
         check_choice(self, "out_dtype", (*FLOAT_DTYPES, "i32"))
         for name in ("packed_a", "packed_b"):
             check_choice(self, name, PACKED_DTYPES)
+        check_choice(self, "weight", WEIGHT_DTYPES)
         check_choice(self, "activation", ACTIVATIONS)
         check_choice(self, "bias", BIAS_AXES)
         check_positive(self, "inner_size")

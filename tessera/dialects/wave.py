@@ -36,7 +36,7 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from tessera.dialects.wave_staged import MaskStagedOp
+from tessera.dialects.wave_staged import CommitDequantizedOp, MaskStagedOp, StagePerPieceOp
 from tessera.dialects.wave_types import (
     FragmentType,
     LdsType,
@@ -692,6 +692,8 @@ OPERATIONS: list[type[Operation]] = [
     StageOp,
     UndefinedOp,
     MaskStagedOp,
+    StagePerPieceOp,
+    CommitDequantizedOp,
     CommitOp,
     LoadFragmentOp,
     LoadGlobalFragmentOp,

@@ -15,10 +15,10 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from tessera.dialects.wave_types import AXES, StagedType
+from tessera.dialects.wave_types import AXES, LdsType, PointerType, StagedType
 
 
 @irdl_op_definition
@@ -62,3 +62,74 @@ class MaskStagedOp(IRDLOperation):
             raise VerifyException(f"wave.mask_staged axis {self.axis.data!r}; supported: {AXES}")
         if self.last is not None and self.axis.data != "column":
             raise VerifyException("wave.mask_staged: packed numbers lie along columns")
+
+
+@irdl_op_definition
+class StagePerPieceOp(IRDLOperation):
+    """Read one number per 128-bit piece of a tile that is staged by rows: that of the piece's row.
+
+    The number of tile row r is at `pointer[r * stride]`. Rows at or past `row_limit` repeat the
+    last valid one.
+    """
+
+    name = "wave.stage_per_piece"
+    pointer = operand_def(PointerType)
+    stride = operand_def(i32)
+    row_limit = operand_def(i32)
+    result = result_def(StagedType)
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(
+        self, pointer: SSAValue, stride: SSAValue, row_limit: SSAValue, staged: StagedType
+    ) -> None:
+        super().__init__(operands=[pointer, stride, row_limit], result_types=[staged])
+
+    def verify_(self) -> None:
+        assert isinstance(self.result.type, StagedType)
+        if self.result.type.arrangement.data != "per_piece":
+            raise VerifyException("wave.stage_per_piece: the result has one number per piece")
+
+
+@irdl_op_definition
+class CommitDequantizedOp(IRDLOperation):
+    """Write (number - zero) * scale of a staged tile of small integers into an f16 LDS tile.
+
+    The tile's bytes hold `dtype` numbers along rows: two i4 or u4, the first one in the low four
+    bits, or one i8. Both steps round to f16; without `zeros` the first one is left out.
+    """
+
+    name = "wave.commit_dequantized"
+    staged = operand_def(StagedType)
+    scales = operand_def(StagedType)
+    zeros = opt_operand_def(StagedType)
+    lds = operand_def(LdsType)
+    dtype = attr_def(StringAttr)
+    irdl_options = (AttrSizedOperandSegments(),)
+    traits = traits_def(MemoryWriteEffect())
+
+    def __init__(
+        self,
+        staged: SSAValue,
+        scales: SSAValue,
+        zeros: SSAValue | None,
+        lds: SSAValue,
+        dtype: str,
+    ) -> None:
+        super().__init__(
+            operands=[staged, scales, [] if zeros is None else [zeros], lds],
+            attributes={"dtype": StringAttr(dtype)},
+        )
+
+    def verify_(self) -> None:
+        staged, lds = self.staged.type, self.lds.type
+        assert isinstance(staged, StagedType)
+        assert isinstance(lds, LdsType)
+        if self.dtype.data not in PACKED_NUMBERS:
+            raise VerifyException(f"wave.commit_dequantized dtype {self.dtype.data!r}")
+        numbers = staged.shape[1] * PACKED_NUMBERS[self.dtype.data]
+        if (staged.shape[0], numbers) != lds.shape or staged.arrangement.data != "rows":
+            raise VerifyException(f"wave.commit_dequantized: {staged} does not fit {lds}")
+
+
+PACKED_NUMBERS = {"i4": 2, "u4": 2, "i8": 1}
+"""Numbers in one byte of a tile that is dequantized."""

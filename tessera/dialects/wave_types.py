@@ -19,7 +19,7 @@ from xdsl.utils.exceptions import VerifyException
 
 ROLES = ("a", "b", "acc")
 AXES = ("row", "column")
-ARRANGEMENTS = ("rows", "blocks")
+ARRANGEMENTS = ("rows", "blocks", "per_piece")
 
 ELEMENT_BITS = {
     "f16": 16, "bf16": 16, "f32": 32, "i4": 4, "u4": 4, "i8": 8, "u8": 8, "i32": 32,
@@ -139,7 +139,8 @@ class StagedType(ShapedWaveType):
     """A tile on its way from global memory to LDS, in the registers of all threads.
 
     `!wave.staged<64x64xf16, rows>`: each thread holds pieces of rows; `blocks`: each thread holds
-    small blocks of several rows, so that it can write columns contiguously too.
+    small blocks of several rows, so that it can write columns contiguously too. `per_piece`: one
+    number for each 128-bit piece of the byte tile of this shape.
     """
 
     name = "wave.staged"

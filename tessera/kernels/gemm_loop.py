@@ -137,7 +137,8 @@ class _StagedLoop:
         """Fetch the K slice from `start` on; `rest` counts its valid elements (None: all)."""
         p, problem = self.p, self.problem
         staged = problem.staged(side.outer_size, side.contiguous_inner)
-        threads, alignment = problem.schedule.threads, problem.alignment
+        threads = problem.schedule.threads
+        alignment = max(problem.alignment, problem.memory_bits // 8)
         if side.contiguous_inner:
             pointer = p.offset(side.pointer, start)
             return p.insert(

@@ -4,11 +4,12 @@ from tessera.reference.attention import flash_attn
 from tessera.reference.attention_backward import flash_attn_bwd
 from tessera.reference.fused_matmul import fused_matmul, integer_matmul
 from tessera.reference.linear import add, cast, gelu, matmul, mul, relu, silu
-from tessera.reference.packed import pack_int4, unpack_int4
+from tessera.reference.packed import dequantize, pack_int4, unpack_int4
 
 __all__ = [
     "add",
     "cast",
+    "dequantize",
     "flash_attn",
     "flash_attn_bwd",
     "fused_matmul",

@@ -8,7 +8,7 @@ import numpy as np
 
 from tessera.errors import OptionError, supported
 from tessera.reference.linear import gelu, relu, silu
-from tessera.reference.packed import unpack_int4
+from tessera.reference.packed import dequantize, unpack_int4
 from tessera.reference.widen import as_float64
 
 ACTIVATIONS = {
@@ -34,6 +34,10 @@ def fused_matmul(
     packed_a: str | None = None,
     packed_b: str | None = None,
     inner_size: int | None = None,
+    weight: str | None = None,
+    group_size: int = 128,
+    scale: Any = None,
+    zero: Any = None,
     alpha: float = 1.0,
     addend: Any = None,
     beta: float = 1.0,
@@ -46,11 +50,14 @@ def fused_matmul(
     """activation(alpha A B + beta addend + bias) * gate + residual in float64, [..., m, n].
 
     A is [..., m, k], B [..., k, n], each with its last two axes swapped where transposed; batch
-    axes broadcast. Packed operands are bytes of two 4-bit numbers along k. Of integers without an
-    epilogue the int32 result (wrapped around) is exact.
+    axes broadcast. Packed operands are bytes of two 4-bit numbers along k; with `weight` (i4, u4,
+    i8) B is what `dequantize` takes. Of integers without an epilogue the int32 result (wrapped
+    around) is exact.
     """
     left = unpack_int4(a, packed_a, inner_size) if packed_a else np.asarray(a)
     right = unpack_int4(b, packed_b, inner_size) if packed_b else np.asarray(b)
+    if weight:
+        right = dequantize(b, scale, zero, weight, group_size).T
     left = np.swapaxes(left, -1, -2) if transpose_a else left
     right = np.swapaxes(right, -1, -2) if transpose_b else right
     if left.dtype.kind in "iu":

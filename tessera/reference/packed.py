@@ -35,6 +35,20 @@ def unpack_int4(packed: Any, dtype: str = "i4", count: int | None = None) -> np.
     return np.where(numbers > 7, numbers - 16, numbers).astype(np.int8) if low else numbers
 
 
+def dequantize(
+    packed: Any, scale: Any, zero: Any = None, dtype: str = "i4", group_size: int = 128
+) -> np.ndarray:
+    """(number - zero) * scale in float16, [n, k], of weights [n, k / 2] (int8: [n, k]).
+
+    scale and zero are float16 [n, k / group_size]; both steps round to float16.
+    """
+    numbers = np.asarray(packed) if dtype == "i8" else unpack_int4(packed, dtype)
+    values = numbers.astype(np.float16)
+    if zero is not None:
+        values = values - np.repeat(np.asarray(zero, np.float16), group_size, axis=-1)
+    return values * np.repeat(np.asarray(scale, np.float16), group_size, axis=-1)
+
+
 def _range(dtype: str) -> tuple[int, int]:
     if dtype not in RANGES:
         raise DtypeError(f"4-bit dtype {dtype!r}; {supported(RANGES)}")

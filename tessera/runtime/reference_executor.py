@@ -19,7 +19,7 @@ from tessera.runtime.record import LaunchRecord
 from tessera.runtime.tensors import HOST
 
 MATMUL_OPTIONS = (
-    "transpose_a", "transpose_b", "packed_a", "packed_b", "inner_size",
+    "transpose_a", "transpose_b", "packed_a", "packed_b", "inner_size", "weight", "group_size",
     "alpha", "beta", "activation",
 )  # fmt: skip
 

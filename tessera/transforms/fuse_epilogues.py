@@ -60,12 +60,13 @@ class _Fusion:
             for name, option in zip(OPERANDS, ("beta", "bias", "gate", "residual"), strict=True)
             if option in options and options[option] is not False
         ]
-        self.extra = dict(zip(names, matmul.operands[2:], strict=True))
+        self.factors = tuple(matmul.operands[: len(matmul.operands) - len(names)])
+        self.extra = dict(zip(names, matmul.operands[len(self.factors) :], strict=True))
         self.step = _last_step(options, names)
 
     def run(self) -> None:
         """Fuse until a user does not fit."""
-        a = spec_of(self.matmul.operands[0].type)
+        a = spec_of(self.factors[0].type)
         if a.dtype not in HALF_DTYPES:
             return
         while (user := self._only_user()) is not None:
@@ -151,7 +152,7 @@ class _Fusion:
         self.step = fused.step
         result = user.results[0].type
         options = options_of(old) | fused.options | {"out_dtype": spec_of(result).dtype}
-        grown = MatmulOp([*old.operands[:2], *self.extra.values()], [result], options)
+        grown = MatmulOp([*self.factors, *self.extra.values()], [result], options)
         Rewriter.replace_op(user, grown)
         old.parent_block().erase_op(old)  # type: ignore[union-attr]
         self.matmul = grown

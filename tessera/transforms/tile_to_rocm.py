@@ -70,7 +70,7 @@ def _matmul(op: Operation, target: Target) -> list[Operation]:
             **{
                 f"{name}_dtype": spec.dtype
                 for name, spec in operands.items()
-                if name not in ("a", "b")
+                if name not in ("a", "b", "scale", "zero")
             },
             **options,
         },
