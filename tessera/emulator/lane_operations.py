@@ -56,6 +56,8 @@ def read_lane(instruction: Instruction, mode: Mode) -> Step:
 
 
 def _scalar_step(instruction: Instruction, value: op.Fetch, reads: int, destination: int) -> Step:
+    if not op.is_scalar_register(destination):
+        raise unsupported(instruction, f"destination {destination} is not a scalar register")
     return Step(
         instruction,
         lambda g: op.store_scalar(g, destination, value(g)),

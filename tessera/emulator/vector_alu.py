@@ -154,6 +154,8 @@ def build(instruction: Instruction, operation: VectorOp, fields: Operands, mode:
             register = EXEC_LO if "V_CMPX" in instruction.name else fields.mask_destination
             if instruction.format == "VOPC" and register != EXEC_LO:
                 register = VCC_LO
+            if not op.is_scalar_register(register):
+                raise unsupported(instruction, f"mask destination {register} is no scalar register")
             stores.append(mask_store(register))
             writes |= 1 << register if register != NULL else 0
         else:

@@ -366,6 +366,22 @@ def test_an_unimplemented_instruction_is_named(instruction):
     assert name in str(caught.value).lower()
 
 
+@pytest.mark.parametrize(
+    "instruction, place",
+    [
+        (isa.VOP1_SDST(isa.VOP1Op.V_READFIRSTLANE_B32_E32, s[3], v[0]), 17),
+        (isa.VOP3_SDST(isa.VOP3Op.V_READLANE_B32, s[3], v[0], 1), 0),
+        (isa.VOP3_SDST(isa.VOP3Op.V_CMP_LT_U32_E64, s[3], v[0], v[1]), 0),
+    ],
+)
+def test_a_constant_as_destination_is_refused(instruction, place):
+    word = int.from_bytes(instruction.to_bytes(), "little") | 128 << place
+    code = word.to_bytes(len(instruction.to_bytes()), "little")
+    name = instruction.op_name.removesuffix("_E32").removesuffix("_E64")
+    with pytest.raises(emulator.UnsupportedInstructionError, match=name):
+        run([code, isa.s_nop(simm16=0)], buffers())
+
+
 def test_code_that_runs_off_its_end():
     """Without s_endpgm the program meets the padding, which is an error and no loop."""
     from emulator_witness.code_object import Kernel, build_code_object

@@ -17,7 +17,7 @@ from emulator_witness.vector_comparison import APPROXIMATE, DOT_PRODUCTS, mismat
 from emulator_witness.vector_expected import evaluate
 
 FAMILIES = ("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOP3P")
-VARIANTS = ("plain", "high", "scalar", "constant", "modifiers", "clamp")
+VARIANTS = ("plain", "high", "scalar", "last_scalar", "constant", "literal", "modifiers", "clamp")
 WAVES = 2
 CASES_PER_LAUNCH = 150
 

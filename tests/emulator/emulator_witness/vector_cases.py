@@ -33,7 +33,7 @@ class Source:
     name: str
     format_name: str
     width: int
-    kind: str  # "vector", "scalar", "constant", "mask"
+    kind: str  # "vector", "scalar", "constant", "literal", "mask"
     register: int = 0
     constant: int | float = 0
     high: bool = False
@@ -119,9 +119,10 @@ def plan_vector(
 ) -> VectorPlan | None:
     """Encode `operation` with operands in the fixed registers; None if the variant has no meaning.
 
-    Variants: plain; high (16-bit operands in upper halves); scalar (S0 in an SGPR); constant (S0 an
-    inline constant); modifiers (random neg and abs on float sources of VOP3; of VOP3P random neg,
-    neg_hi, opsel and opsel_hi); clamp (float results of VOP3 clamped to [0, 1]). `places` puts the
+    Variants: plain; high (16-bit operands in upper halves); scalar (S0 in an SGPR); last_scalar
+    (the last operand of VOP3 in one); constant (S0 an inline constant); literal (S0 a literal);
+    modifiers (random neg and abs on float sources of VOP3; of VOP3P random neg, neg_hi, opsel and
+    opsel_hi); clamp (float results of VOP3 clamped to [0, 1]). `places` puts the
     operands S0, S1, S2 and D0 into other vector registers.
     """
     sources = _sources(operation, [name for name, _ in encoding._fields])
@@ -133,6 +134,16 @@ def plan_vector(
     if variant == "high":
         if not _make_high(plan):
             return None
+    elif variant == "literal":
+        encoding = _with_literal(operation, encoding, plan, rng)
+        if encoding is None:
+            return None
+    elif variant == "last_scalar":
+        if len(sources) < 2 or not encoding.__name__.startswith("VOP3"):
+            return None
+        if sources[-1].kind != "vector" or sources[-1].width > 64:
+            return None
+        sources[-1] = _scalar_or_constant(sources[-1], "scalar", rng)
     elif variant in ("scalar", "constant"):
         if not sources or sources[0].kind != "vector":
             return None
@@ -169,6 +180,26 @@ def _make_high(plan: VectorPlan) -> bool:
         dataclasses.replace(x, high=x.kind == "vector" and x.width == 16) for x in plan.sources
     ]
     return plan.high or any(x.high for x in plan.sources)
+
+
+def _with_literal(
+    operation: Any, encoding: type, plan: VectorPlan, rng: random.Random
+) -> type | None:
+    """Make S0 a literal: the high word of a float64, the low bits of anything shorter."""
+    wider = getattr(isa, f"{encoding.__name__}_LIT", None)
+    first = plan.sources[0] if plan.sources else None
+    if wider is None or first is None or operation not in dict(wider._fields)["op"].allowed:
+        return None
+    if first.kind != "vector" or (first.width == 64 and first.format_name != "FMT_NUM_F64"):
+        return None
+    if first.width > 64:
+        return None
+    word = random_operand(rng, first.format_name, first.width) >> max(0, first.width - 32)
+    # An inline constant would be encoded without a literal.
+    plan.literal = word & 0xFFFFFFFF | 0x100
+    bits = plan.literal << 32 if first.width == 64 else plan.literal & ((1 << first.width) - 1)
+    plan.sources[0] = dataclasses.replace(first, kind="literal", constant=bits)
+    return wider
 
 
 def _scalar_or_constant(source: Source, variant: str, rng: random.Random) -> Source:
@@ -214,6 +245,8 @@ def _random_halves(plan: VectorPlan, rng: random.Random) -> bool:
 def _operand(source: Source) -> Any:
     if source.kind == "constant":
         return source.constant
+    if source.kind == "literal":
+        return isa.LIT
     register = _register(v if source.kind == "vector" else s, source.register, source.width)
     if source.high:
         register = register.h
@@ -248,7 +281,9 @@ def _encode(operation: Any, encoding: type, plan: VectorPlan) -> Any:
         plan.carry_out = "scalar"
     elif "_CO_CI_" in plan.name:
         plan.carry_out = "vcc"
-    if "literal" in fields:
+    if plan.literal:
+        values["literal"] = plan.literal
+    elif "literal" in fields:
         plan.literal = LITERALS["F16" if "F16" in plan.name else "F32"]
         values["literal"] = plan.literal
     modifiers = dict(plan.modifiers)

@@ -74,13 +74,16 @@ def _mixed_modifiers(bits: int, index: int, plan: VectorPlan) -> int:
 
 def source_value(source: Source, plan: VectorPlan, vector_row: Any, scalar_row: Any) -> Value:
     """The operand's bits after its modifiers."""
-    if source.kind == "constant":
+    if source.kind == "literal":
+        assert isinstance(source.constant, int)
+        bits = source.constant
+    elif source.kind == "constant":
         bits = _inline_constant(source)
     elif source.kind == "vector":
         bits = _gather(vector_row, source.register, source.width)
     else:
         bits = _gather(scalar_row, source.register - SCALAR_SOURCE, source.width)
-    if source.width == 16 and source.kind != "constant":
+    if source.width == 16 and source.kind not in ("constant", "literal"):
         bits = bits >> 16 if source.high else bits & 0xFFFF
     if "_FMA_MIX" in plan.name:
         bits = _mixed_modifiers(bits, source.index, plan)
