@@ -13,6 +13,7 @@ import numpy as np
 from tessera.emulator.access import is_aligned
 from tessera.emulator.decode import Instruction
 from tessera.emulator.faults import first_lane
+from tessera.emulator.native import check_function
 from tessera.emulator.state import Batch, WaveGroup
 
 Mask = np.ndarray | None
@@ -46,6 +47,8 @@ class LdsChecks:
         """Check and note `size` bytes at `positions`, int64 [waves, 32], of the active lanes."""
         start = self.epoch[g.workgroup] * self.modulus
         own = start + 1 + g.wave_indices()
+        if not atomic and self._native(positions, size, write, mask, start, own):
+            return
         shape = positions.shape
         starts, tags = (np.broadcast_to(x[:, None], shape) for x in (start, own))
         if mask is not None:
@@ -66,6 +69,34 @@ class LdsChecks:
                 self._write(instruction, g, lanes, mask)
             else:
                 self._read(instruction, g, lanes, mask)
+
+    def _native(
+        self,
+        positions: np.ndarray,
+        size: int,
+        write: bool,
+        mask: Mask,
+        start: np.ndarray,
+        own: np.ndarray,
+    ) -> bool:
+        """Check and note in one native pass; False when there is something to report."""
+        function = check_function(write)
+        if function is None or not positions.flags.c_contiguous:
+            return False
+        if mask is not None and not mask.flags.c_contiguous:
+            return False
+        faults = function(
+            positions.ctypes.data,
+            0 if mask is None else mask.ctypes.data,
+            start.ctypes.data,
+            own.ctypes.data,
+            self.modulus - 1,
+            self.writes.ctypes.data,
+            self.reads.ctypes.data,
+            size,
+            positions.size,
+        )
+        return faults == 0
 
     def _check_defined(
         self, instruction: Instruction, g: WaveGroup, lanes: _Lanes, mask: Mask

@@ -17,7 +17,12 @@ Native = Callable[..., int]
 
 @lru_cache(maxsize=32)
 def matrix_function(element: str, signed_a: bool, signed_b: bool) -> Native | None:
-    """The WMMA of every wave; see `native_text.matrix_text`. None without llvmlite."""
+    """The WMMA of every wave; see `native_text.matrix_text`. None without llvmlite.
+
+    On an x86 processor without F16C the conversion from f16 would be a call that is not there.
+    """
+    if element == "f16" and not _converts_f16():
+        return None
     from tessera.emulator.native_text import MATRIX_ARGUMENTS, matrix_text
 
     name = f"wmma_{element}_{int(signed_a)}{int(signed_b)}"
@@ -32,6 +37,25 @@ def memory_function(words: int, is_store: bool) -> Native | None:
 
     name = f"{'store' if is_store else 'load'}_{words}"
     return _function(name, memory_text(name, words, is_store), len(MEMORY_ARGUMENTS))
+
+
+@lru_cache(maxsize=2)
+def check_function(is_write: bool) -> Native | None:
+    """The LDS race check of an access; see `native_checks.check_text`."""
+    from tessera.emulator.native_checks import CHECK_ARGUMENTS, check_text
+
+    name = f"lds_{'write' if is_write else 'read'}"
+    return _function(name, check_text(name, is_write), len(CHECK_ARGUMENTS))
+
+
+def _converts_f16() -> bool:
+    try:
+        import llvmlite.binding as llvm
+    except ImportError:
+        return False
+    if not llvm.get_process_triple().startswith(("x86_64", "i686")):
+        return True
+    return bool(llvm.get_host_cpu_features().get("f16c"))
 
 
 # Engines own the machine code: they live as long as the process.

@@ -22,7 +22,7 @@ ROW = "<16 x i32>"
 FLOATS = "<16 x float>"
 
 
-class _Writer:
+class Writer:
     """Lines of one function, with fresh names."""
 
     def __init__(self, header: str) -> None:
@@ -36,9 +36,11 @@ class _Writer:
         return name
 
     def emit(self, text: str) -> None:
+        """Emit an instruction without a result, or with its name in the text."""
         self.lines.append(f"  {text}")
 
     def label(self, name: str) -> None:
+        """Start a basic block."""
         self.lines.append(f"{name}:")
 
     def pointer(self, base: str, offset: str) -> str:
@@ -46,6 +48,7 @@ class _Writer:
         return self.value(f"getelementptr i8, ptr {base}, i64 {offset}")
 
     def text(self) -> str:
+        """The finished function."""
         return "\n".join([*self.lines, "}", ""])
 
 
@@ -56,7 +59,7 @@ def matrix_text(name: str, element: str, signed_a: bool, signed_b: bool) -> str:
     k / 4. C and D [i][j] are in register i / 2, lane 16 * (i % 2) + j. The wave's C is read before
     its D is written, as registers may be the same. Elements: f16, bf16 (float C and D), iu8 (i32).
     """
-    w = _Writer(f"@{name}({', '.join(f'i64 %{n}' for n in MATRIX_ARGUMENTS)})")
+    w = Writer(f"@{name}({', '.join(f'i64 %{n}' for n in MATRIX_ARGUMENTS)})")
     number = "i32" if element == "iu8" else "float"
     vector = f"<16 x {number}>"
     left = w.value(f"alloca [16 x {vector}], align 64")
@@ -108,7 +111,7 @@ def matrix_text(name: str, element: str, signed_a: bool, signed_b: bool) -> str:
     return w.text() + f"declare {FLOATS} @llvm.fma.v16f32({FLOATS}, {FLOATS}, {FLOATS})\n"
 
 
-def _multiply_add(w: _Writer, vector: str, number: str, single: str, row: str, total: str) -> str:
+def _multiply_add(w: Writer, vector: str, number: str, single: str, row: str, total: str) -> str:
     first = w.value(f"insertelement {vector} poison, {number} {single}, i64 0")
     every = w.value(f"shufflevector {vector} {first}, {vector} poison, <16 x i32> zeroinitializer")
     if number == "i32":
@@ -118,7 +121,7 @@ def _multiply_add(w: _Writer, vector: str, number: str, single: str, row: str, t
     return w.value(f"call {vector} @llvm.fma.v16f32({operands})")
 
 
-def _elements(w: _Writer, base: str, element: str, signed: bool) -> list[str]:
+def _elements(w: Writer, base: str, element: str, signed: bool) -> list[str]:
     """The 16 rows k of an operand, each a vector over lanes 0..15, as float or i32."""
     rows = []
     for register in range(4 if element == "iu8" else 8):
@@ -136,12 +139,12 @@ def _splat(value: int) -> str:
     return f"<{', '.join([f'i32 {value}'] * 16)}>"
 
 
-def _byte(w: _Writer, words: str, part: int, signed: bool) -> str:
+def _byte(w: Writer, words: str, part: int, signed: bool) -> str:
     high = w.value(f"shl {ROW} {words}, {_splat(24 - 8 * part)}")
     return w.value(f"{'ashr' if signed else 'lshr'} {ROW} {high}, {_splat(24)}")
 
 
-def _half(w: _Writer, words: str, part: int, element: str) -> str:
+def _half(w: Writer, words: str, part: int, element: str) -> str:
     if element == "bf16":
         if part == 0:
             bits = w.value(f"shl {ROW} {words}, {_splat(16)}")
@@ -163,7 +166,7 @@ def memory_text(name: str, words: int, is_store: bool) -> str:
     bytes apart. `mask` has a byte per lane, or is 0. Returns the number of lanes beyond the limit;
     with any, nothing moves.
     """
-    w = _Writer(f"@{name}({', '.join(f'i64 %{n}' for n in MEMORY_ARGUMENTS)})")
+    w = Writer(f"@{name}({', '.join(f'i64 %{n}' for n in MEMORY_ARGUMENTS)})")
     for pointer in ("low", "high", "wave_offset", "wave_base", "storage", "mask", "data"):
         w.emit(f"%p_{pointer} = inttoptr i64 %{pointer} to ptr")
         w.emit(f"%no_{pointer} = icmp eq i64 %{pointer}, 0")
@@ -184,7 +187,7 @@ def memory_text(name: str, words: int, is_store: bool) -> str:
     return w.text()
 
 
-def _optional(w: _Writer, prefix: str, pointer: str, index: str, kind: str) -> str:
+def _optional(w: Writer, prefix: str, pointer: str, index: str, kind: str) -> str:
     """An element of a row whose pointer may be 0: then it counts as 0."""
     name = f"{prefix}_{pointer}"
     w.emit(f"br i1 %no_{pointer}, label %{name}_end, label %{name}_load")
@@ -196,7 +199,7 @@ def _optional(w: _Writer, prefix: str, pointer: str, index: str, kind: str) -> s
     return name
 
 
-def _place(w: _Writer, prefix: str, lane: str, before: str) -> tuple[str, str]:
+def _place(w: Writer, prefix: str, lane: str, before: str) -> tuple[str, str]:
     """(the lane's place, the label of the block that it was computed in)."""
     w.emit(f"%{prefix}_wave = lshr i64 {lane}, 5")
     total = "%offset"
@@ -218,14 +221,14 @@ def _place(w: _Writer, prefix: str, lane: str, before: str) -> tuple[str, str]:
     return w.value(f"add i64 {total}, {extended}"), before
 
 
-def _active(w: _Writer, prefix: str, lane: str, before: str) -> str:
+def _active(w: Writer, prefix: str, lane: str, before: str) -> str:
     """Whether the lane is on, i1."""
     name = _optional(w, prefix, "mask", lane, "i8")
     w.emit(f"%{name} = phi i8 [ 1, %{before} ], [ %{name}_value, %{name}_load ]")
     return w.value(f"icmp ne i8 %{name}, 0")
 
 
-def _check_loop(w: _Writer) -> None:
+def _check_loop(w: Writer) -> None:
     w.label("check")
     w.emit("%c = phi i64 [ 0, %entry ], [ %c_next, %check_mask_end ]")
     w.emit("%refused = phi i64 [ 0, %entry ], [ %refused_next, %check_mask_end ]")
@@ -240,7 +243,7 @@ def _check_loop(w: _Writer) -> None:
     w.emit("br i1 %c_more, label %check, label %checked")
 
 
-def _move_loop(w: _Writer, words: int, is_store: bool) -> None:
+def _move_loop(w: Writer, words: int, is_store: bool) -> None:
     w.label("move")
     w.emit("%m = phi i64 [ 0, %checked ], [ %m_next, %moved ]")
     place, block = _place(w, "move", "%m", "move")
