@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 
@@ -30,7 +31,7 @@ def flash_attn(
     cu_seqlens_k: torch.Tensor | None = None,
     return_lse: bool = False,
     executor: str | None = None,
-) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+) -> Any:
     """o = softmax(scale q k^T) v of PyTorch tensors, with gradients for q, k, v (and bias).
 
     Shapes and options are those of `tessera.ops.flash_attn`: q [batch, heads, seq_q, head_dim] in

@@ -124,11 +124,11 @@ def _rows_contiguous(*tensors: Tensor) -> list[Tensor]:
     return [one if one.stride(-1) == 1 or one.numel() == 0 else one.contiguous() for one in tensors]
 
 
-def _arrays(*tensors: Tensor) -> list[np.ndarray]:
+def _arrays(*tensors: Tensor) -> list[Any]:
     return [one.detach().double().numpy() for one in tensors]
 
 
-def _named_arrays(tensors: dict[str, Tensor]) -> dict[str, np.ndarray]:
+def _named_arrays(tensors: dict[str, Tensor]) -> dict[str, Any]:
     return dict(zip(tensors, _arrays(*tensors.values())))
 
 

@@ -44,7 +44,7 @@ def test_b33_every_option_changes_every_result(executor, case):
     q, k, v, do = CASES[case].inputs(np.float16)
     with_it = run_both(executor, q, k, v, do, **CASES[case].options)
     o, lse = with_it[:2]
-    plain = {**CASES[case].differs_from}
+    plain = CASES[case].differs_from or {}
     without = run_forward(executor, q, k, v, **plain)
     # The backward kernels get the same o and lse, so that a change comes from them.
     without += run_backward(executor, q, k, v, o, lse, do, **plain)
@@ -283,24 +283,19 @@ def test_b39_same_bits_on_every_run(executor):
         assert [one.tobytes() for one in again] == [one.tobytes() for one in first]
 
 
-# NaN or infinity behind the last key, and in rows that no query sees.
-@pytest.mark.parametrize("poison", [np.nan, np.inf])
-def test_b21_poison_behind_the_last_key(executor, poison):
-    q = np.zeros((1, 1, 3, 16), np.float16)
-    k = np.full((1, 1, 32, 16), poison, np.float16)
-    v = k.copy()
-    k[:, :, :17], v[:, :, :17] = 0, 1
-    # The rows behind the last key lie in the same buffers, which `guarded` would copy without.
-    keys = testing.guarded_empty((1, 1, 17, 16), np.float16, capacity=(1, 1, 32, 16))
-    values = testing.guarded_empty((1, 1, 17, 16), np.float16, capacity=(1, 1, 32, 16))
-    for buffer, whole in ((keys, k), (values, v)):
-        behind = np.lib.stride_tricks.as_strided(buffer.array, whole.shape, whole.strides)
-        behind[...] = whole
-        object.__setattr__(buffer, "_outside", np.zeros_like(buffer._outside))
-    _, _, _, dk, dv = run_both(executor, q, keys, values, ones(*q.shape))
+# The rows behind the last key, and behind the last query, hold NaN.
+def test_b21_poison_behind_the_last_rows(executor):
+    def within(values):
+        return testing.guarded(values, capacity=(*values.shape[:2], 32, 16))
+
+    q, k = np.zeros((1, 1, 3, 16), np.float16), np.zeros((1, 1, 17, 16), np.float16)
+    v, do = ones(*k.shape), ones(*q.shape)
+    o, lse = run_forward(executor, *(within(one) for one in (q, k, v)))
+    rows = [within(one) for one in (q, k, v, o)]
+    _, dk, dv = run_backward(executor, *rows, lse, within(do))
     bound = 4 * testing.rounding_bound(np.full(dv.shape, 3 / 17), np.float16)
     testing.check(dv, np.full(dv.shape, 3 / 17), bound)
-    assert np.isfinite(dk.astype(float)).all()
+    testing.check(dk, np.zeros(dk.shape), 1e-3)
 
 
 @pytest.mark.parametrize("offset", [1, 3, 8])
@@ -366,7 +361,7 @@ def test_packed_sequences_need_batch_one():
 def test_unknown_options_are_refused():
     @tessera.jit(target="gfx1151")
     def attention(q):
-        return ops.flash_attn(q, q, q, dropout_p=0.5)
+        return ops.flash_attn(q, q, q, dropout_p=0.5)  # pyright: ignore
 
     with pytest.raises(TypeError, match="dropout_p"):
         attention(ones(1, 1, 4, 16))

@@ -9,6 +9,7 @@ from tessera import pytorch as tessera_torch  # noqa: E402
 from tessera import reference  # noqa: E402
 from tessera.errors import DtypeError, OptionError, ShapeError  # noqa: E402
 from tessera.pytorch import operators  # noqa: E402
+from tessera.pytorch.attention import CAUSAL  # noqa: E402
 
 SLOPES = torch.tensor([0.5, 0.125], dtype=torch.float64)
 STARTS = {
@@ -38,7 +39,7 @@ def tensors(dtype=torch.float64, heads_k=1, seed=0, head_dim_v=4):
 
 def arguments(q, k, v, executor="reference", bias=None, **options):
     """The op's positional arguments."""
-    causal = {True: "bottom_right"}.get(options.get("causal"), options.get("causal", "none"))
+    causal = CAUSAL[options.get("causal", False)]
     left, right = operators.window_sides(options.get("window"))
     return (
         q, k, v, bias, options.get("alibi_slopes"), options.get("cu_seqlens_q"),
@@ -143,8 +144,8 @@ def test_gradients_of_the_kernels(options, dtype, tolerance):
     q, k, v = (torch.randn(1, heads, 9, 16).to(dtype).requires_grad_() for heads in (4, 2, 2))
     # A gradient that is one number, repeated by stride 0.
     tessera_torch.flash_attn(q, k, v, executor="emulator", **options).sum().backward()
-    arrays = [one.detach().double().numpy() for one in (q, k, v)]
-    exact = reference.flash_attn_bwd(*arrays, None, None, np.ones((1, 4, 9, 16)), **options)
+    q1, k1, v1 = (one.detach().double().numpy() for one in (q, k, v))
+    exact = reference.flash_attn_bwd(q1, k1, v1, None, None, np.ones((1, 4, 9, 16)), **options)
     for tensor, expected in zip((q, k, v), exact):
         error = np.linalg.norm(tensor.grad.double().numpy() - expected)
         assert error <= tolerance * max(np.linalg.norm(expected), 1.0)
@@ -219,7 +220,7 @@ def test_gradient_of_the_slopes_is_refused():
 
 def test_unknown_options_are_refused():
     with pytest.raises(TypeError, match="dropout_p"):
-        tessera_torch.flash_attn(*tensors(), executor="reference", dropout_p=0.5)
+        tessera_torch.flash_attn(*tensors(), executor="reference", dropout_p=0.5)  # pyright: ignore
 
 
 def test_second_derivatives_are_refused():
