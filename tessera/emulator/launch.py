@@ -192,7 +192,9 @@ class Launch:
                 ids = np.arange(first, min(first + step, total))
                 batch = self._batch(ids, waves_each, sanitize)
                 batch.executed = executed
-                mode = self.kernel.resource1 >> 12 & 0xFF | (self.kernel.resource1 >> 21 & 1) << 8
+                first_word = self.kernel.resource1
+                mode = first_word >> 12 & 0xFF | (first_word >> 21 & 1) << 8
+                mode |= (first_word >> 23 & 1) << 9
                 machine = Machine(batch, self.program, mode, limit, trace if first == 0 else None)
                 machine.run()
                 executed = batch.executed

@@ -63,11 +63,13 @@ Value = Callable[[np.ndarray], np.ndarray]
 def result_modifier(kind: str, clamp: bool, omod: int, mode: Mode) -> Value | None:
     """What happens to a float result before it is stored; None for nothing.
 
-    OMOD multiplies by 2, 4 or 1/2; CLAMP limits to [0, 1] and turns NaN to 0 (DX10_CLAMP).
+    OMOD multiplies by 2, 4 or 1/2, but is ignored where MODE keeps denormals or asks for IEEE;
+    CLAMP limits to [0, 1] and turns NaN to 0 (DX10_CLAMP).
     """
     if kind not in FLOAT_KINDS:
         return None
     flush = not flush_mode(kind, mode) & 2
+    omod = omod if flush and not mode.ieee else 0
     if not (clamp or omod or flush):
         return None
     factor = FACTORS.get(omod)

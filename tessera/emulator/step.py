@@ -54,6 +54,7 @@ class Mode:
     """The part of the MODE register that changes results: rounding and denormals.
 
     Two bits each: `round32`, `round64` (0: to nearest even), `denorm32`, `denorm64` (3: kept).
+    `ieee` turns output modifiers off.
     """
 
     round32: int = 0
@@ -61,12 +62,13 @@ class Mode:
     denorm32: int = 3
     denorm64: int = 3
     dx10_clamp: bool = True
+    ieee: bool = False
 
     @staticmethod
     def from_bits(bits: int) -> Mode:
-        """From MODE: bits 1:0, 3:2, 5:4, 7:6 and DX10_CLAMP in bit 8."""
+        """From MODE: bits 1:0, 3:2, 5:4, 7:6, DX10_CLAMP in bit 8 and IEEE in bit 9."""
         fields = [bits >> shift & 3 for shift in (0, 2, 4, 6)]
-        return Mode(*fields, dx10_clamp=bool(bits >> 8 & 1))
+        return Mode(*fields, dx10_clamp=bool(bits >> 8 & 1), ieee=bool(bits >> 9 & 1))
 
 
 def unsupported(instruction: Instruction, why: str = "not implemented") -> Exception:
