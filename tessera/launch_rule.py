@@ -40,7 +40,8 @@ class LaunchRule:
     """One kernel launch as a function of the operands' sizes.
 
     `grid` holds three integer expressions counting workgroups, `block` three integers counting
-    threads. Expressions use the contract's dimension symbols, `stride(operand, axis)` in elements,
+    threads. Expressions use the contract's dimension symbols, `stride(operand, axis)` and
+    `size(operand, axis)` in elements (of a broadcast operand: 0 and 1 where it repeats),
     `address(operand)` in bytes, `ceildiv`, `min`, `max` and Python's arithmetic and comparisons.
     `requires` pairs an expression that must hold with the message for when it does not.
     `workspaces` names temporary buffers as (name, dtype, shape expressions).

@@ -37,6 +37,8 @@ class BackwardProblem:
 
     forward: AttentionProblem
     schedule: BackwardSchedule
+    bias_gradient: bool = False
+    compute_lse: bool = False
 
     def part(self, suffix: str, waves: int) -> AttentionProblem:
         """The facts of one kernel: its name, and a workgroup of `waves` waves."""
@@ -56,7 +58,12 @@ def backward_problem(directive: Operation, target: Target) -> BackwardProblem:
         prefetch=bool(option(directive, "prefetch", default.prefetch)),
     )
     check_lds(target, schedule.lds_bytes(forward.head_dim, forward.head_dim_v))
-    return BackwardProblem(forward, schedule)
+    return BackwardProblem(
+        forward,
+        schedule,
+        bias_gradient=bool(option(directive, "bias_gradient", False)),
+        compute_lse=bool(option(directive, "compute_lse", False)),
+    )
 
 
 def backward_rule(
@@ -65,19 +72,22 @@ def backward_rule(
     statistics: Sequence[str],
     rows: int,
     over: str,
-    workspaces: bool,
+    workspaces: Sequence[str] = (),
 ) -> LaunchRule:
-    """The launch of one kernel whose workgroups own `rows` rows of the axis `over` (q or k)."""
+    """The launch of one kernel whose workgroups own `rows` rows of the axis `over` (q or k).
+
+    `workspaces` names the statistics that this kernel writes for the others.
+    """
     tiles = f"ceildiv(seq_{over}, {rows})"
     heads = "heads_k" if over == "k" else "heads"
     workgroups = f"{tiles} * {heads} * {problems(problem)}"
     counts = (tiles, "0") if over == "q" else ("0", tiles)
-    delta = (("delta", "f32", ("batch", "heads", "seq_q")),)
+    given = tuple(name for name in ("lse",) if name in statistics and name not in workspaces)
     return LaunchRule(
         kernel=problem.name,
         grid=(workgroups, "1", "1"),
         block=(problem.schedule.threads, 1, 1),
         arguments=argument_rules(problem, operands, statistics, counts),
-        requires=requirements(problem, operands, ("lse",), workgroups),
-        workspaces=delta if workspaces else (),
+        requires=requirements(problem, operands, given, workgroups),
+        workspaces=tuple((name, "f32", ("batch", "heads", "seq_q")) for name in workspaces),
     )

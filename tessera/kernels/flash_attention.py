@@ -53,9 +53,13 @@ class AttentionProgram:
     of the workgroup sees in full skip the masks; the rest, at most a diagonal and a tail, do not.
     """
 
-    def __init__(self, program: KernelProgram, problem: AttentionProblem) -> None:
+    def __init__(
+        self, program: KernelProgram, problem: AttentionProblem, values: bool = True
+    ) -> None:
+        """Without `values` only lse is computed, and V and O are no operands."""
         self.program = program
         self.problem = problem
+        self.value_tiles = problem.value_tiles if values else 0
         p, schedule = program, problem.schedule
         workgroup = p.insert(wave.WorkgroupIdOp())
         wave_id = p.insert(wave.WaveIdOp())
@@ -74,7 +78,10 @@ class AttentionProgram:
         order = converted_order(problem.core)
         step = schedule.keys_per_step
         self.k = SharedTile(p, self.heads.rows("k"), step, order, natural=True)
-        self.v = SharedTile(p, self.heads.rows("v"), step, order, transposed=True)
+        self.tiles = [self.k]
+        if values:
+            self.v = SharedTile(p, self.heads.rows("v"), step, order, transposed=True)
+            self.tiles.append(self.v)
 
     @property
     def query_tiles(self) -> int:
@@ -104,7 +111,7 @@ class AttentionProgram:
         lowest = p.splat(p.float_constant(-math.inf), problem.statistic)
         nothing = p.splat(p.float_constant(0.0), problem.statistic)
         zero = p.zero(problem.accumulator)
-        return [lowest, nothing, *[zero] * problem.value_tiles] * self.query_tiles
+        return [lowest, nothing, *[zero] * self.value_tiles] * self.query_tiles
 
     def _walk(self, queries: OwnedRows, state: Sequence[SSAValue]) -> list[SSAValue]:
         """All visible tiles in order; the next one is fetched while this one is computed.
@@ -113,7 +120,7 @@ class AttentionProgram:
         take alike: the accumulators then never meet a second set of themselves.
         """
         p, keys = self.program, self.keys
-        tiles = (self.k, self.v)
+        tiles = self.tiles
         types = [tile.staged_type for tile in tiles]
 
         def fetch(index: SSAValue) -> list[SSAValue]:
@@ -133,7 +140,7 @@ class AttentionProgram:
         self, queries: OwnedRows, state: Sequence[SSAValue], index: SSAValue
     ) -> list[SSAValue]:
         """The tile of keys `index`: scores, softmax update, output update."""
-        size = 2 + self.problem.value_tiles
+        size = 2 + self.value_tiles
         first_key = self.keys.start_of(index)
         logits = [
             self._logits(row, tile, first_key) for tile, row in enumerate(self._products(queries))
@@ -145,7 +152,8 @@ class AttentionProgram:
         for tile in range(self.query_tiles):
             part = state[tile * size : (tile + 1) * size]
             new_state, probabilities = self._softmax(logits[tile], part)
-            weights.append([self._as_operand(one) for one in probabilities])
+            if self.value_tiles:
+                weights.append([self._as_operand(one) for one in probabilities])
             rescaled += new_state
         self.program.schedule_barrier()
         return self._accumulate(weights, rescaled)
@@ -254,8 +262,8 @@ class AttentionProgram:
     def _accumulate(self, weights: list[list[SSAValue]], state: list[SSAValue]) -> list[SSAValue]:
         """O^T += V^T P^T; every V^T fragment is read once for all query tiles."""
         problem = self.problem
-        size = 2 + problem.value_tiles
-        for channel in range(problem.value_tiles):
+        size = 2 + self.value_tiles
+        for channel in range(self.value_tiles):
             if channel % 2 == 0:
                 self.program.schedule_barrier()
             for key in range(problem.key_tiles):
@@ -268,9 +276,10 @@ class AttentionProgram:
         return state
 
     def _store(self, state: Sequence[SSAValue]) -> None:
-        p, problem = self.program, self.problem
-        size = 2 + problem.value_tiles
-        output, lse_pointer = self.heads.rows("o"), self.heads.statistic("lse")
+        p = self.program
+        size = 2 + self.value_tiles
+        seq_q, lse_pointer = self.heads.sequence.seq_q, self.heads.statistic("lse")
+        output = self.heads.rows("o") if self.value_tiles else None
         one, zero = p.float_constant(1.0), p.float_constant(0.0)
 
         def inverse(value: SSAValue) -> SSAValue:
@@ -283,6 +292,7 @@ class AttentionProgram:
             query = p.add(self.wave_query, TILE * tile)
             for channel, accumulator in enumerate(accumulators):
                 scaled = p.map([accumulator, factor], p.multiply)
+                assert output is not None
                 store_transposed(p, output, scaled, query, TILE * channel)
             lse = p.map(
                 [maximum, total],
@@ -291,4 +301,4 @@ class AttentionProgram:
                 ),
             )
             pointer = p.offset(lse_pointer, p.wide(query))
-            p.effect(wave.StoreStatisticOp(lse, pointer, p.sub(output.count, query)))
+            p.effect(wave.StoreStatisticOp(lse, pointer, p.sub(seq_q, query)))

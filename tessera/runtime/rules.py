@@ -36,7 +36,7 @@ class Scope:
         self.contract = contract
         operands = CONTRACTS[contract].operands if contract in CONTRACTS else ()
         self._broadcast = {one.name: one.dims for one in operands if one.broadcast}
-        self.functions = {"stride": self._stride, "address": self._address}
+        self.functions = {"stride": self._stride, "address": self._address, "size": self._size}
 
     def value(self, expression: str) -> Any:
         """Value of an expression over sizes, strides and addresses."""
@@ -67,6 +67,12 @@ class Scope:
             sizes = [self.symbols[dim] for dim in self._broadcast[name]]
             return broadcast_strides(value.shape, value.strides, sizes)[axis]
         return value.strides[axis]
+
+    def _size(self, name: str, axis: int) -> int:
+        """An operand's own size, 1 where it is broadcast."""
+        shape = self._tensor(name).shape
+        missing = len(self._broadcast[name]) - len(shape) if name in self._broadcast else 0
+        return 1 if axis < missing else shape[axis - missing]
 
     def _address(self, name: str) -> int:
         return self._tensor(name).alignment_class

@@ -65,7 +65,8 @@ def _schedule(op: LaunchableOp, target: Target) -> None:
         )
         chosen |= asdict(schedule)
     elif isinstance(op, FlashAttnBwdOp):
-        chosen |= asdict(backward_schedule(target, specs[0].dtype, *static_head_dims(op), alignment))
+        head_dims = static_head_dims(op)
+        chosen |= asdict(backward_schedule(target, specs[0].dtype, *head_dims, alignment))
     for name, value in chosen.items():
         op.attributes.setdefault(name, to_attribute(value))
 

@@ -9,7 +9,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
 from tessera.dialects.rocm import FlashAttnBwdOp
-from tessera.errors import OptionError
 from tessera.kernels.expand import expand_directives
 from tessera.kernels.flash_attention_backward import generate_flash_attention_backward
 from tessera.targets import resolve_target
@@ -23,9 +22,6 @@ class GenerateWmmaFlashAttnBwdKernelPass(ModulePass):
     target: str = "gfx1151"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
-        for one in op.walk():
-            if isinstance(one, FlashAttnBwdOp) and one.bias_gradient is not None:
-                raise OptionError(f"{one.kernel_name}: bias_gradient is not built for {one.name}")
         expand_directives(
             op, FlashAttnBwdOp, generate_flash_attention_backward, resolve_target(self.target)
         )
