@@ -45,6 +45,7 @@ COMMANDS = (
     Command("compile", "tessera.tools.commands.compile"),
     Command("run", "tessera.tools.commands.run"),
     Command("emulate", "tessera.tools.commands.emulate", forwards=True),
+    Command("matrix", "tessera.tools.commands.matrix"),
     Command("cache", "tessera.tools.commands.cache"),
     Command("doctor", "tessera.tools.commands.doctor"),
 )

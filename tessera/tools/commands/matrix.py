@@ -1,0 +1,88 @@
+"""`tessera matrix`: the execution matrix as documented, or held against the tests that prove it."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tessera.errors import ArtifactError
+from tessera.runtime import matrix
+
+ROOT = Path(__file__).resolve().parents[3]
+DOCUMENTS = ROOT / "docs"
+ROWS = ROOT / "tests/execution_rows.py"
+DRIFTED = 1
+
+
+def command(
+    op: Annotated[str, typer.Argument(help="show this operation only")] = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="fail where documents and tests differ")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="write the documents from test results")
+    ] = False,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="JUnit report of a test run (pytest --junitxml); else the tests are run"),
+    ] = None,
+) -> int:
+    """Show what runs where, or compare it with the tests (in a checkout)."""
+    if not check and not update:
+        _show([claim for claim in matrix.read(DOCUMENTS) if op in ("", claim.op)])
+        return 0
+    rows = _rows()
+    outcomes = matrix.read_results(results) if results is not None else _run(rows)
+    claims, problems = matrix.judge(rows, outcomes)
+    documented = matrix.read(DOCUMENTS) if (DOCUMENTS / "execution_matrix.json").exists() else []
+    if update and not problems:
+        claims = matrix.keep_device_claims(documented, claims)
+        matrix.write(DOCUMENTS, claims)
+        print(f"wrote {len(claims)} claims to {DOCUMENTS / 'execution_matrix.md'}")
+        return 0
+    if not problems:
+        problems = matrix.compare(documented, claims)
+        if (DOCUMENTS / "execution_matrix.md").read_text() != matrix.markdown(documented):
+            problems.append("execution_matrix.md is not what its JSON gives; run --update")
+    for problem in problems:
+        print(problem)
+    print(f"{len(claims)} claims proven, {len(problems)} problems")
+    return DRIFTED if problems else 0
+
+
+def _rows() -> list[matrix.Row]:
+    if not ROWS.is_file():
+        raise ArtifactError(f"{ROWS} is not there: --check and --update need a checkout")
+    spec = importlib.util.spec_from_file_location("execution_rows", ROWS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.rows()
+
+
+def _run(rows: list[matrix.Row]) -> dict[str, str]:
+    """Run the test functions that the rows name."""
+    functions = sorted({tests.function for row in rows for _, tests in row.proofs})
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *functions], cwd=ROOT
+        )
+        return matrix.read_results(report)
+
+
+def _show(claims: list[matrix.Claim]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("operation", "dtype", "direction", "option", "chip", "executor", "state")
+    for claim in claims:
+        table.add_row(*claim.name, claim.state)
+    Console().print(table)
