@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
@@ -42,6 +44,28 @@ class Sequence:
             return p.mul(p.wide(self.index), p[f"{name}_batch"])
         first = self.first_key if name in ("k", "v", "dk", "dv") else self.first_query
         return p.mul(p.wide(first), p.wide(p[f"{name}_row"]))
+
+
+def on_existing_rows(
+    program: KernelProgram,
+    problem: AttentionProblem,
+    first_row: SSAValue,
+    count: SSAValue,
+    body: Callable[[], None],
+) -> None:
+    """Run `body` where a workgroup owns rows: of packed sequences many are shorter than the grid.
+
+    A sequence may even have none, and then there is no row to read in place of one past the end.
+    """
+    if not problem.variable_lengths:
+        body()
+        return
+
+    def run() -> tuple[SSAValue, ...]:
+        body()
+        return ()
+
+    program.when(program.compare("slt", first_row, count), run)
 
 
 class Heads:

@@ -10,7 +10,12 @@ from xdsl.ir import SSAValue
 
 from tessera.dialects import wave
 from tessera.dialects.wave_types import LdsType, StatisticType
-from tessera.kernels.attention_geometry import Heads, Visibility, queries_of_keys
+from tessera.kernels.attention_geometry import (
+    Heads,
+    Visibility,
+    on_existing_rows,
+    queries_of_keys,
+)
 from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_gradient import Place, TileGradient, log2_lse
 from tessera.kernels.attention_problem import AttentionProblem
@@ -62,6 +67,10 @@ class KeyGradientProgram:
 
     def write(self) -> None:
         """The whole kernel."""
+        seq_k = self.sequence.seq_k
+        on_existing_rows(self.program, self.problem, self.first_key, seq_k, self._write)
+
+    def _write(self) -> None:
         p, problem, schedule = self.program, self.problem, self.schedule
         heads = self._heads(p.constant(0))
         in_lds = None

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from tessera.dialects import wave
-from tessera.kernels.attention_geometry import Heads, Visibility, keys_of_queries
+from tessera.kernels.attention_geometry import (
+    Heads,
+    Visibility,
+    keys_of_queries,
+    on_existing_rows,
+)
 from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_gradient import Place, TileGradient, log2_lse
 from tessera.kernels.attention_problem import AttentionProblem
@@ -51,6 +56,10 @@ class QueryGradientProgram:
 
     def write(self) -> None:
         """The whole kernel."""
+        seq_q = self.heads.sequence.seq_q
+        on_existing_rows(self.program, self.problem, self.first_query, seq_q, self._write)
+
+    def _write(self) -> None:
         p, problem, schedule = self.program, self.problem, self.schedule
         in_lds = None
         if schedule.owned_rows_in_lds(max(problem.head_dim, problem.head_dim_v)):

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from xdsl.ir import Operation, SSAValue
 
 from tessera.dialects import wave
-from tessera.kernels.attention_geometry import Heads, Visibility, keys_of_queries
+from tessera.kernels.attention_geometry import (
+    Heads,
+    Visibility,
+    keys_of_queries,
+    on_existing_rows,
+)
 from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_problem import (
     FORWARD_OPERANDS,
@@ -90,6 +95,10 @@ class AttentionProgram:
 
     def write(self) -> None:
         """The whole kernel."""
+        seq_q = self.heads.sequence.seq_q
+        on_existing_rows(self.program, self.problem, self.first_query, seq_q, self._write)
+
+    def _write(self) -> None:
         problem = self.problem
         in_lds = None
         if problem.head_dim > LARGEST_HEAD_DIM_IN_REGISTERS:

@@ -8,7 +8,7 @@ from xdsl.dialects import func
 from xdsl.ir import Operation, SSAValue
 
 from tessera.dialects import wave
-from tessera.kernels.attention_geometry import Heads, Sequence
+from tessera.kernels.attention_geometry import Heads, Sequence, on_existing_rows
 from tessera.kernels.attention_problem import (
     AttentionProblem,
     contract_options,
@@ -119,7 +119,8 @@ def first_kernel(problem: BackwardProblem) -> tuple[func.FuncOp, LaunchRule]:
         sequence = Sequence(p, part, p.div(head_index, p["heads"]))
         heads = Heads(p, part, sequence, head, p.div(head, p["group"]))
         first = p.mul(p.rem(workgroup, p["q_tiles"]), TILE * PRE_WAVES)
-        write_delta(p, part, heads, p.add(first, p.mul(wave_id, TILE)))
+        query = p.add(first, p.mul(wave_id, TILE))
+        on_existing_rows(p, part, first, sequence.seq_q, lambda: write_delta(p, part, heads, query))
         rule = backward_rule(part, PRE_OPERANDS, ("delta",), TILE * PRE_WAVES, "q", ("delta",))
         return p.finish(), rule
     part = replace(problem.forward, name=f"{problem.forward.name}_pre")
@@ -128,8 +129,12 @@ def first_kernel(problem: BackwardProblem) -> tuple[func.FuncOp, LaunchRule]:
     p = KernelProgram(part.name, arguments, part.schedule.threads)
     program = AttentionProgram(p, part, values=False)
     program.write()
-    for tile in range(program.query_tiles):
-        write_delta(p, part, program.heads, p.add(program.wave_query, TILE * tile))
+
+    def deltas() -> None:
+        for tile in range(program.query_tiles):
+            write_delta(p, part, program.heads, p.add(program.wave_query, TILE * tile))
+
+    on_existing_rows(p, part, program.first_query, program.heads.sequence.seq_q, deltas)
     rule = backward_rule(part, operands, STATISTICS, part.schedule.queries, "q", STATISTICS)
     return p.finish(), rule
 
