@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from tessera.emulator import operands as op
-from tessera.emulator.buffer_memory import BufferAddress
 from tessera.emulator.decode import Instruction
 from tessera.emulator.global_memory import access_kind, operation_name, signed
 from tessera.emulator.registers import LANES, NULL
@@ -105,11 +104,25 @@ def _global_part(instruction: Instruction) -> _Part:
 
 
 def _buffer_part(instruction: Instruction) -> _Part:
-    address, size = BufferAddress.of(instruction), _size(instruction)
+    """A buffer access: addresses from the resource's base; lanes out of range touch nothing."""
+    size, resource = _size(instruction), instruction.field(52, 48) * 4
+    vector, offset = instruction.field(39, 32), instruction.field(11, 0)
+    has_offset, has_index = instruction.field(54, 54), instruction.field(55, 55)
+    scalar = op.scalar_fetch(instruction.field(63, 56), "u32", 0)
 
     def places(g: WaveGroup) -> tuple[np.ndarray, np.ndarray | None]:
-        where, inside = address.places(g, size)
-        return where, inside if g.mask is None else inside & g.mask
+        words = [g.sgpr[resource + i] for i in range(3)]
+        base = op.join_words(words[0], words[1] & np.uint32(0xFFFF)).view(np.int64)[:, None]
+        stride = (words[1] >> np.uint32(16) & np.uint32(0x3FFF)).astype(np.int64)[:, None]
+        where = np.full((g.count, LANES), offset, np.int64)
+        if has_offset:
+            where = where + g.u32[vector + has_index]
+        if has_index:
+            where = where + g.u32[vector].astype(np.int64) * stride
+        start = scalar(g).astype(np.int64)[:, None]
+        records = words[2].astype(np.int64)[:, None] * np.maximum(stride, 1)
+        inside = start + where + size <= records
+        return base + start + where, inside if g.mask is None else inside & g.mask
 
     return _Part(size, places)
 

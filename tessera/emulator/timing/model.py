@@ -13,7 +13,13 @@ import numpy as np
 
 from tessera.emulator.code_object import load
 from tessera.emulator.launch import Dimensions, Launch
-from tessera.emulator.timing.loops import LoopCounts, Stream, loop_counts, shorten
+from tessera.emulator.timing.loops import (
+    LAST_ITERATIONS,
+    LoopCounts,
+    Stream,
+    loop_counts,
+    shorten,
+)
 from tessera.emulator.timing.memory import Sharing
 from tessera.emulator.timing.occupancy import Occupancy, makespan, occupancy
 from tessera.emulator.timing.operations import KIND_NAMES
@@ -142,26 +148,38 @@ class _Model:
         return Replay(self.p, self.sharing, self.where.units, streams, timeline).run()
 
     def _grid(
-        self, traced: list[list[WaveTrace]], streams: list[list[Stream]], outcome: Outcome,
+        self,
+        traced: list[list[WaveTrace]],
+        streams: list[list[Stream]],
+        outcome: Outcome,
         pace: float,
-    ) -> float:  # fmt: skip
-        """Cycles of all workgroups on all units; work is counted in executed instructions."""
+    ) -> float:
+        """Cycles of all workgroups on all units.
+
+        Work is counted in instructions of a workgroup's longest wave, at the pace of the main loop;
+        what a workgroup needs beside it, at its start and end, is seen when one is replayed alone.
+        """
         lengths = [max(len(wave.operations) for wave in waves) for waves in traced]
-        together = lengths[: len(streams)]
-        speed = {len(streams): sum(together) / len(together) / _duration(outcome, streams, pace)}
-        if len(streams) > 1:
-            alone = self._replay(streams[:1])
-            time = _duration(alone, streams[:1], _pace(alone, streams[:1]))
-            speed[1] = together[0] / time
-        for residents in range(2, len(streams)):
+        alone, full = streams[:1], len(streams)
+        single = self._replay(alone) if full > 1 else outcome
+        single_pace = _pace(single, alone)
+        duration = _duration(single, alone, single_pace)
+        if pace and single_pace:
+            per_iteration = _instructions_per_iteration(traced[0])
+            speed = {1: per_iteration / single_pace, full: per_iteration / pace}
+        else:
+            together = _duration(outcome, streams, pace)
+            speed = {1: lengths[0] / duration, full: sum(lengths[:full]) / full / together}
+        for residents in range(2, full):
             # The rate of all together lies between that of one and that of the full house.
-            share = (residents - 1) / (len(streams) - 1)
-            total = (1 - share) * speed[1] + share * speed[len(streams)] * len(streams)
-            speed[residents] = total / residents
-        if max(lengths) <= SAME_LENGTH * min(lengths):
-            return makespan([lengths[0]] * self.total, self.where, speed)
+            share = (residents - 1) / (full - 1)
+            speed[residents] = ((1 - share) * speed[1] + share * speed[full] * full) / residents
+        first = duration * speed[1]
         width = self.launch.grid[0]
-        known = sorted({waves[0].workgroup % width: n for waves, n in zip(traced, lengths)}.items())
+        pairs = {w[0].workgroup % width: n - lengths[0] + first for w, n in zip(traced, lengths)}
+        known = sorted(pairs.items())
+        if max(lengths) <= SAME_LENGTH * min(lengths):
+            return makespan([first] * self.total, self.where, speed)
         along = np.interp(np.arange(width), [x for x, _ in known], [n for _, n in known])
         return makespan(np.tile(along, self.total // width).tolist(), self.where, speed)
 
@@ -203,14 +221,28 @@ class _Model:
 
 
 def _pace(outcome: Outcome, streams: Sequence[Sequence[Stream]]) -> float:
-    """Cycles between two iterations of the main loop, where nothing is left out between them."""
+    """Cycles per iteration of each of the waves, from how many all of them finish in a window.
+
+    Older waves go first, so that one wave's own pace says little. The window begins when the first
+    wave is warm and ends when some wave reaches its last iteration before what is left out.
+    """
     flat = [stream for workgroup in streams for stream in workgroup]
-    lengths = []
-    for stream, marks in zip(flat, outcome.marks):
-        whole = len(marks) - 1 - (3 if stream.dropped else 0)
-        if whole > WARM_UP:
-            lengths.append((marks[whole] - marks[WARM_UP]) / (whole - WARM_UP))
-    return sum(lengths) / len(lengths) if lengths else 0.0
+    whole = [
+        marks[: len(marks) - LAST_ITERATIONS - 1] if stream.dropped else marks[:-1]
+        for stream, marks in zip(flat, outcome.marks)
+    ]
+    if min(len(marks) for marks in whole) <= WARM_UP:
+        return 0.0
+    begin, end = min(m[WARM_UP] for m in whole), min(m[-1] for m in whole)
+    done = 0.0
+    for marks in whole:
+        number = np.arange(len(marks))
+        done += float(np.interp(end, marks, number) - np.interp(begin, marks, number))
+    return len(flat) * (end - begin) / done if done else 0.0
+
+
+def _instructions_per_iteration(waves: Sequence[WaveTrace]) -> float:
+    return max(sum(loop_counts(wave).counts.values()) for wave in waves)
 
 
 def _ends(outcome: Outcome, streams: Sequence[Sequence[Stream]], pace: float) -> list[float]:
@@ -220,13 +252,8 @@ def _ends(outcome: Outcome, streams: Sequence[Sequence[Stream]], pace: float) ->
 
 
 def _duration(outcome: Outcome, streams: Sequence[Sequence[Stream]], pace: float) -> float:
-    """Mean cycles of the workgroups that were replayed together."""
-    ends, position = _ends(outcome, streams, pace), 0
-    total = 0.0
-    for workgroup in streams:
-        total += max(ends[position : position + len(workgroup)])
-        position += len(workgroup)
-    return total / len(streams)
+    """Cycles until all workgroups that were replayed together have ended."""
+    return max(_ends(outcome, streams, pace))
 
 
 def _shares(

@@ -52,12 +52,14 @@ ROWS: tuple[Row, ...] = (
     Row("scalar_latency", 2, "cycles", "measured", _TRACES),
     Row("branch_taken", 16, "cycles", "measured", f"{_TRACES}: 16 to 17"),
     Row("branch_not_taken", 3, "cycles", "measured", _TRACES),
-    Row("lds_load_issue", 2.0, "cycles", "measured", f"{_HALO}: 2.2 to 2.8 for one, 1.5 for four"),
+    Row("lds_load_issue", 2.5, "cycles", "measured", f"{_HALO}: 2.2 to 2.8 for one, 1.5 for four"),
     Row("lds_store_issue", 1.3, "cycles", "measured", f"{_HALO}: 0.5 for one, 5.3 for four"),
     Row("lds_latency", 32, "cycles", "measured", f"{_TRACES}: 32 to 37"),
     Row("lds_phases_per_cycle", 0.5, "per unit", "measured", f"{_HALO}: 128 bytes for two units"),
-    Row("vmem_issue", 2.0, "cycles", "measured", f"{_HALO}: 2.5 for one, 6.4 for four"),
+    Row("lds_queue", 128, "cycles", "assumed", "how far the LDS may fall behind its waves"),
+    Row("vmem_issue", 2.5, "cycles", "measured", f"{_HALO}: 2.5 for one, 6.4 for four"),
     Row("vmem_address_cycles", 4, "cycles", "fitted", "cycles of a unit per vector memory access"),
+    Row("vmem_queue", 256, "cycles", "assumed", "how far vector memory may fall behind"),
     Row("l0_bytes", 32768, "bytes", "documented", "rocminfo: 32 KiB per unit, lines of 128 bytes"),
     Row("l0_bytes_per_cycle", 64, "per unit", "assumed", _NONE),
     Row("l0_latency", 110, "cycles", "assumed", _NONE),
@@ -107,8 +109,10 @@ class Parameters:
     lds_store_issue: float
     lds_latency: float
     lds_phases_per_cycle: float
+    lds_queue: float
     vmem_issue: float
     vmem_address_cycles: float
+    vmem_queue: float
     l0_bytes: float
     l0_bytes_per_cycle: float
     l0_latency: float

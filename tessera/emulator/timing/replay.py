@@ -1,7 +1,8 @@
 """Streams of resident waves to cycles: issue slots, dependencies, counters, barriers, servers.
 
-Each SIMD has one issue slot for matrix, vector, LDS and memory instructions, which its waves share
-in the order in which they become ready; scalar instructions issue beside it. Waves run in order.
+Each SIMD has one issue slot for matrix, vector, LDS and memory instructions. Of the waves that are
+ready when it is free the oldest one gets it; scalar instructions issue beside it. Waves run in
+order.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ from tessera.emulator.timing.parameters import Parameters
 
 SLOT, DEPENDENCY, VM, VS, LGKM, AT_BARRIER, QUEUE = range(7)
 STALL_NAMES = ("issue slot", "dependency", "vmcnt", "vscnt", "lgkmcnt", "barrier", "queue")
-LDS_QUEUE_CYCLES = 64.0
-"""How far the LDS may fall behind before waves stop issuing to it."""
-VMEM_QUEUE_CYCLES = 256.0
-"""The same for vector memory."""
+SIMD_EVENT = 1 << 20
+"""Numbers from here on in the queue of events are SIMDs, below are waves, which come first."""
 
 
 @dataclass
@@ -43,7 +42,7 @@ class _Workgroup:
 
 class _Wave:
     __slots__ = (
-        "counters", "data", "end", "group", "marks", "number", "operations", "position", "ready",
+        "arrival", "counters", "data", "end", "group", "marks", "number", "operations", "position", "ready",
         "simd", "stalls", "time",
     )  # fmt: skip
 
@@ -57,7 +56,7 @@ class _Wave:
         self.counters: tuple[list[float], list[float], list[float]] = ([], [], [])
         self.marks: list[float] = []
         self.stalls = [0.0] * len(STALL_NAMES)
-        self.end = 0.0
+        self.end, self.arrival = 0.0, 0.0
 
 
 @dataclass
@@ -109,6 +108,7 @@ class Replay:
                 number = len(self.waves)
                 start = number * p.wave_launch / simds
                 self.waves.append(_Wave(number, stream, number % simds, group, start))
+        self.pending: list[list[int]] = [[] for _ in range(simds)]
         self.heap: list[tuple[float, int]] = [(w.time, w.number) for w in self.waves]
         self.issued = 0
         self.snapshots: list[Snapshot] = []
@@ -133,7 +133,10 @@ class Replay:
         heap, waves = self.heap, self.waves
         while heap:
             time, number = heapq.heappop(heap)
-            self._advance(waves[number], time)
+            if number >= SIMD_EVENT:
+                self._grant(number - SIMD_EVENT, time)
+            else:
+                self._advance(waves[number], time)
         return Outcome(
             [wave.end for wave in waves],
             [wave.marks for wave in waves],
@@ -142,10 +145,20 @@ class Replay:
             self.events or [],
         )
 
+    def _grant(self, simd: int, time: float) -> None:
+        """A free issue slot goes to the oldest wave that waits for it."""
+        pending = self.pending[simd]
+        wave = self.waves[heapq.heappop(pending)]
+        wave.stalls[SLOT] += time - wave.arrival
+        self._issue(wave, wave.operations[wave.position], time)
+        if pending:
+            heapq.heappush(self.heap, (self.slot_free[simd], simd + SIMD_EVENT))
+        self._advance(wave, time)
+
     def _advance(self, wave: _Wave, time: float) -> None:
-        """Issue instructions of one wave until another wave comes first."""
-        heap, handlers, ready = self.heap, self.handlers, wave.ready
-        operations = wave.operations
+        """Go on with one wave until another event comes first or it has to wait for its slot."""
+        heap, ready, operations = self.heap, wave.ready, wave.operations
+        pending = self.pending[wave.simd]
         while True:
             operation = operations[wave.position]
             kind = operation.kind
@@ -159,53 +172,71 @@ class Replay:
                 known = max([ready[r] for r in operation.reads]) + operation.read_delay
                 if known > start:
                     start = known
+            if kinds.TRANS <= kind <= kinds.VMEM:
+                start = self._admitted(wave, kind, start)
             if heap and start > heap[0][0] and start > time:
                 heapq.heappush(heap, (start, wave.number))
                 return
             time = start
+            if kind <= kinds.VMEM:
+                wave.stalls[DEPENDENCY] += start - wave.time
+                free = self.slot_free[wave.simd]
+                if pending or free > start:
+                    if not pending:
+                        heapq.heappush(heap, (free, wave.simd + SIMD_EVENT))
+                    wave.time = wave.arrival = start
+                    heapq.heappush(pending, wave.number)
+                    return
+                self._issue(wave, operation, start)
+                continue
             self.issued += 1
-            if not handlers[kind](wave, operation, start):
+            if not self.handlers[kind](wave, operation, start):
                 return
             wave.position += 1
 
-    def _take_slot(self, wave: _Wave, operation: Operation, start: float) -> float:
-        """The time at which the SIMD issues an instruction that is ready at `start`."""
-        free = self.slot_free[wave.simd]
-        stalls = wave.stalls
-        if start > wave.time:
-            stalls[DEPENDENCY] += start - wave.time
-        if free > start:
-            stalls[SLOT] += free - start
-            start = free
+    def _admitted(self, wave: _Wave, kind: int, start: float) -> float:
+        """When the unit behind the issue slot can take one more; it holds a short queue."""
+        if kind == kinds.TRANS:
+            return max(start, self.trans_free[wave.simd])
+        if kind == kinds.LDS:
+            limit = self.lds_free - self.p.lds_queue
+        else:
+            unit = wave.simd // self.simds_per_unit
+            limit = self.memory.address_free[unit] - self.p.vmem_queue
+        if limit <= start:
+            return start
+        wave.stalls[QUEUE] += limit - start
+        wave.time = limit
+        return limit
+
+    def _issue(self, wave: _Wave, operation: Operation, start: float) -> None:
+        """Take the SIMD's slot at `start`."""
+        self.issued += 1
         self.slot_free[wave.simd] = start + operation.slot
         self.slots[operation.kind] += operation.slot
         wave.time = start + 1.0
         if self.events is not None:
             name = KIND_NAMES[operation.kind]
             self.events.append(Event(wave.number, start, operation.slot, operation.name, name))
-        return start
+        self.handlers[operation.kind](wave, operation, start)
+        wave.position += 1
 
     def _vector(self, wave: _Wave, operation: Operation, start: float) -> bool:
-        done = self._take_slot(wave, operation, start) + operation.latency
+        done = start + operation.latency
         ready = wave.ready
         for register in operation.writes:
             ready[register] = done
         return True
 
     def _trans(self, wave: _Wave, operation: Operation, start: float) -> bool:
-        free = self.trans_free[wave.simd]
-        start = self._take_slot(wave, operation, max(start, free))
-        self.trans_free[wave.simd] = start + self.p.trans_unit
+        first = max(start, self.trans_free[wave.simd])
+        self.trans_free[wave.simd] = first + self.p.trans_unit
         for register in operation.writes:
-            wave.ready[register] = start + operation.latency
+            wave.ready[register] = first + operation.latency
         return True
 
     def _lds(self, wave: _Wave, operation: Operation, start: float) -> bool:
-        limit = self.lds_free - LDS_QUEUE_CYCLES
-        if limit > start:
-            wave.stalls[QUEUE] += limit - start
-            start = wave.time = limit
-        start = self._take_slot(wave, operation, start) + operation.slot
+        start += operation.slot
         phases = wave.data[wave.position]
         cycles = (phases if isinstance(phases, int) else 1) * self.lds_cycles
         first = max(start, self.lds_free)
@@ -216,18 +247,13 @@ class Replay:
 
     def _vmem(self, wave: _Wave, operation: Operation, start: float) -> bool:
         unit = wave.simd // self.simds_per_unit
-        memory = self.memory
-        limit = memory.address_free[unit] - VMEM_QUEUE_CYCLES
-        if limit > start:
-            wave.stalls[QUEUE] += limit - start
-            start = wave.time = limit
-        start = self._take_slot(wave, operation, start) + operation.slot
+        start += operation.slot
         lines = wave.data[wave.position]
         touched = lines if isinstance(lines, tuple) else ()
         if operation.counter == "vs":
-            self._count(wave, 1, memory.store(unit, start, touched, operation.bytes))
+            self._count(wave, 1, self.memory.store(unit, start, touched, operation.bytes))
         else:
-            self._count(wave, 0, memory.access(unit, start, touched, operation.bytes))
+            self._count(wave, 0, self.memory.access(unit, start, touched, operation.bytes))
         return True
 
     def _smem(self, wave: _Wave, operation: Operation, start: float) -> bool:
