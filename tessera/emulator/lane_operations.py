@@ -12,7 +12,15 @@ import numpy as np
 
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
-from tessera.emulator.registers import EXEC_LO, FIRST_VGPR, LANES, M0, vector_set
+from tessera.emulator.registers import (
+    EXEC_LO,
+    FIRST_VGPR,
+    LANES,
+    M0,
+    NULL,
+    members,
+    vector_set,
+)
 from tessera.emulator.state import WaveGroup
 from tessera.emulator.step import Mode, Step, unsupported
 
@@ -64,6 +72,7 @@ def _scalar_step(instruction: Instruction, value: op.Fetch, reads: int, destinat
         reads,
         op.source_registers(destination, "u32"),
         unchecked=reads,
+        copies=tuple((destination, r) for r in members(reads) if r >= FIRST_VGPR),
     )
 
 
@@ -80,7 +89,17 @@ def write_lane(instruction: Instruction, mode: Mode) -> Step:
 
     reads = op.source_registers(value_source, "u32") | op.source_registers(lane_source, "u32")
     written = vector_set(register)
-    return Step(instruction, run, reads, written, written, ignores_exec=True)
+    copies = ((FIRST_VGPR + register, value_source),) if value_source < NULL else ()
+    return Step(
+        instruction,
+        run,
+        reads,
+        written,
+        written,
+        unchecked=op.source_registers(value_source, "u32") if copies else 0,
+        copies=copies,
+        ignores_exec=True,
+    )
 
 
 def permute_lanes(instruction: Instruction, mode: Mode) -> Step:

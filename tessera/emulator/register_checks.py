@@ -36,6 +36,8 @@ class RegisterChecks:
         # The scratch bytes of the access that is being executed: (positions, size, mask).
         self.scratch: tuple[np.ndarray, int, np.ndarray | None] | None = None
         self.defined[0] = True
+        # Registers that the step before has copied from one without a value.
+        self.lost = 0
 
     def before(self, step: Step, g: WaveGroup) -> None:
         """Check a step's registers, then note what it writes and what it has outstanding."""
@@ -49,12 +51,20 @@ class RegisterChecks:
         if step.instruction.format.startswith("VOP"):
             self._check_matrix(step, g)
         missing = step.reads & ~g.written
+        self.lost = 0
         if missing:
-            self._report_unwritten(step, g, missing)
+            loud = missing
+            for target, source in step.copies:
+                if missing >> source & 1 and step.unchecked >> source & 1:
+                    loud &= ~(1 << source)
+                    self.lost |= 1 << target
+            if loud:
+                self._report_unwritten(step, g, loud)
         partial = step.reads & ~step.unchecked & ~self.complete & ~SCALARS & ~missing
         if partial:
             self._check_lanes(step, g, partial)
         g.written |= step.writes
+        g.written &= ~(self.lost & SCALARS)
         if step.counter:
             for counter in step.counter.split("+"):
                 entry = step.returns | (0 if step.in_order else FLAG_OUT_OF_ORDER)
@@ -131,10 +141,14 @@ class RegisterChecks:
         copies = dict(step.copies)
         for register in members(step.writes & ~SCALARS):
             number = register - FIRST_VGPR
-            source = copies.get(number)
+            source = copies.get(register, 0)
             mask = None if step.ignores_exec else g.mask
-            if source is not None and not self.complete >> (FIRST_VGPR + source) & 1:
-                lanes = self._lanes(g, source)
+            if self.lost >> register & 1 and source < FIRST_VGPR and not step.ignores_exec:
+                self.complete &= ~(1 << register)
+                self._mark(g, number, mask, False)
+                continue
+            if source >= FIRST_VGPR and not self.complete >> source & 1:
+                lanes = self._lanes(g, source - FIRST_VGPR)
                 if lanes is not None and not lanes.all():
                     self.complete &= ~(1 << register)
                     self._mark(g, number, mask, lanes)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
-from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT
+from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT, members
 from tessera.emulator.semantics import SCALAR_OPS, ScalarOp
 from tessera.emulator.state import WaveGroup
 from tessera.emulator.step import Mode, Run, Step, unsupported
@@ -94,7 +94,12 @@ def assemble(
         writes |= SCC_BIT
     run = _store(operation, call, destination)
     keeps = writes if result is not None and op.width_of(result) == 16 else 0
-    return Step(instruction, run, reads, writes, keeps)
+    copies: tuple[tuple[int, int], ...] = ()
+    if instruction.name in ("S_MOV_B32", "S_MOV_B64"):
+        sources = [register for register in members(reads) if register < NULL]
+        copies = tuple((destination + i, register) for i, register in enumerate(sources))
+    unchecked = reads if copies else 0
+    return Step(instruction, run, reads, writes, keeps, unchecked=unchecked, copies=copies)
 
 
 def _apply(function: Callable[..., np.ndarray], fetches: list[op.Fetch]) -> op.Fetch:

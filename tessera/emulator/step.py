@@ -24,8 +24,8 @@ class Step:
     one half): they must hold their old value, but are not read. `counter` is the wait counter that
     the instruction raises ("vm", "vs", "lgkm"; several joined by "+"), `returns` the registers that
     arrive later. For the sanitizers: `unchecked` are registers whose lanes may be without a value,
-    `data` those that a store takes its values from, `copies` pairs of vector registers (written,
-    read) that a move connects, `ignores_exec` says that all lanes are written, `matrix` gives
+    `data` those that a store takes its values from, `copies` pairs of registers (written, read)
+    that a move connects, `ignores_exec` says that all lanes are written, `matrix` gives
     the first register and the count of A and of B. With `control` set
     the step ends a block: "jump" (`run` gives the next pc, an integer or int64 [waves]), "barrier"
     or "end".

@@ -188,7 +188,8 @@ def _passed_on(
         return reads, ()
     if instruction.name in ("V_MOV_B32", "V_MOV_B16"):
         source = fields.sources[0]
-        return reads, ((fields.destination, source - FIRST_VGPR),) if op.is_vgpr(source) else ()
+        is_register = op.is_vgpr(source) or op.is_scalar_register(source)
+        return reads, ((FIRST_VGPR + fields.destination, source),) if is_register else ()
     return 0, ()
 
 

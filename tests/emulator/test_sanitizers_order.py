@@ -200,7 +200,8 @@ def test_trap():
 
 
 def test_findings_can_be_collected():
-    body = [load(2), isa.v_mov_b32_e32(v[3], v[2]), wait_loads(), isa.v_mov_b32_e32(v[4], v[9])]
+    read = isa.v_add_f32_e32(v[4], v[9], v[9])
+    body = [load(2), isa.v_mov_b32_e32(v[3], v[2]), wait_loads(), read]
     report = run(body, buffers(), run_options={"on_finding": "collect"})
     assert [finding.kind for finding in report.findings] == ["missing_wait", "uninitialized"]
     assert all(str(finding).count(NAME) == 1 for finding in report.findings)
