@@ -31,7 +31,8 @@ def bind(
     i32); `packed_a`, `packed_b` ("i4", "u4": k counts bytes); `beta`, `bias` ("row", "column"),
     `gate`, `residual`, each of which adds an operand; `activation`. By attention: `causal`,
     `scale`, `window_left`, `window_right`, `softcap`; `bias_dtype`, `alibi`, `variable_lengths`,
-    which add operands, and `bias_gradient`, which adds a result. By elementwise: `function`,
+    which add operands, `compute_lse`, which takes lse away, and `bias_gradient`, which adds a
+    result. By elementwise: `function`,
     `out_dtype`, `scalar`; its symbols are `size0`..`size3` of the broadcast shape, its operands
     `x0`, `x1`, its result `out`.
     Raises ShapeError, DtypeError or OptionError that name op, operand, dimension and both sizes.

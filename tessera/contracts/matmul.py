@@ -38,12 +38,15 @@ def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[st
                 "matmul: packed operands must be [m, k] and [n, k] (transpose_a False, "
                 "transpose_b True): each byte holds two numbers along k"
             )
+    if options.get("grouped"):
+        _check_groups(operands, options)
     if options.get("weight"):
         _check_weight(operands, options)
         return
     is_integer = operands["a"].dtype in BYTE_DTYPES
     scaled = options.get("alpha") not in (None, 1.0)
-    computes = scaled or options.get("activation") or len(operands) > 2
+    has_extra = {"addend", "bias", "gate", "residual"} & set(operands)
+    computes = scaled or options.get("activation") or has_extra
     if options.get("out_dtype") == "i32" and not is_integer:
         raise DtypeError("matmul: out_dtype = 'i32' is for i8, u8 and packed operands")
     if is_integer and computes and options.get("out_dtype") in (None, "i32"):
@@ -79,4 +82,21 @@ def _check_weight(operands: Mapping[str, TensorSpec], options: Mapping[str, obje
     if k is not None and groups is not None and groups * int(str(group)) != k:
         raise ShapeError(
             f"matmul: operand 'scale' has {groups} groups of {group}, expected k = {k}"
+        )
+
+
+def _check_groups(operands: Mapping[str, TensorSpec], options: Mapping[str, object]) -> None:
+    """Check a matmul of several problems whose rows lie one after the other."""
+    for option in ("transpose_a", "weight", "packed_a"):
+        if options.get(option):
+            raise OptionError(f"matmul: {option} does not go with grouped")
+    if options.get("bias") == "row":
+        raise OptionError("matmul: bias 'row' does not go with grouped")
+    if len(operands["a"].shape) != 2:
+        raise ShapeError(f"matmul: grouped operand 'a' must be [m, k], got {operands['a']}")
+    groups, starts = operands["b"].shape[0], operands["starts"].shape[0]
+    if groups is not None and starts is not None and starts != groups + 1:
+        raise ShapeError(
+            f"matmul: operand 'starts' has {starts} entries, expected {groups + 1}: the first row "
+            f"of each of {groups} groups, and where the last one ends"
         )

@@ -48,10 +48,11 @@ class OperandContract:
     """One operand: its dimension symbols from outermost to innermost and its allowed dtypes.
 
     `transposed_by` names the boolean option under which the dimensions stand in reverse order,
-    `when` the option without which the operand is absent. A `batched` operand may have one axis
-    more in front, `batch`; one entry there serves all entries of the other operands. Along the
-    `broadcast` dimensions it may have size 1, or lack them in front, for any size of the others:
-    kernels then see stride 0. `any_strides` lifts the rule of a contiguous last axis.
+    `when` the option without which the operand is absent, `unless` that with which it is. A
+    `batched` operand may have one axis more in front, `batch`; one entry there serves all entries
+    of the other operands. Along the `broadcast` dimensions it may have size 1, or lack them in
+    front, for any size of the others: kernels then see stride 0. `any_strides` lifts the rule of a
+    contiguous last axis.
     """
 
     name: str
@@ -62,6 +63,7 @@ class OperandContract:
     batched: bool = False
     broadcast: tuple[str, ...] = ()
     any_strides: bool = False
+    unless: str = ""
 
     def dims_under(self, options: Mapping[str, object]) -> tuple[str, ...]:
         """The dimension symbols in the order in which memory has them under `options`."""
@@ -69,9 +71,9 @@ class OperandContract:
             return ("m",)
         if self.name == "b" and options.get("weight"):
             return ("n", "weight_columns")
-        if self.transposed_by is not None and options.get(self.transposed_by):
-            return self.dims[::-1]
-        return self.dims
+        is_swapped = self.transposed_by is not None and options.get(self.transposed_by)
+        dims = self.dims[::-1] if is_swapped else self.dims
+        return ("groups", *dims) if self.name == "b" and options.get("grouped") else dims
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,12 @@ class OpContract:
 
     def operands_under(self, options: Mapping[str, object]) -> tuple[OperandContract, ...]:
         """The operands that the operation has under `options`, in order."""
-        return tuple(one for one in self.operands if _is_present(one.when, options))
+        return tuple(
+            one
+            for one in self.operands
+            if _is_present(one.when, options)
+            and not (one.unless and _is_present(one.unless, options))
+        )
 
     def results_under(self, options: Mapping[str, object]) -> tuple[ResultContract, ...]:
         """The results that the operation has under `options`, in order."""

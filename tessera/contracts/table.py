@@ -41,6 +41,7 @@ CONTRACTS: Mapping[str, OpContract] = MappingProxyType(
             operands=(
                 OperandContract("a", ("m", "k"), MATMUL_DTYPES, "transpose_a", batched=True),
                 OperandContract("b", ("k", "n"), MATMUL_DTYPES, "transpose_b", batched=True),
+                OperandContract("starts", ("group_starts",), ("i32",), when="grouped"),
                 OperandContract("scale", ("n", "groups"), ("f16",), when="weight"),
                 OperandContract("zero", ("n", "groups"), ("f16",), when="zero"),
                 OperandContract("addend", ("m", "n"), FLOAT_DTYPES, when="beta", batched=True),
@@ -85,7 +86,7 @@ CONTRACTS: Mapping[str, OpContract] = MappingProxyType(
                 OperandContract("k", _HEADS_K, HALF_DTYPES),
                 OperandContract("v", _HEADS_K_V, HALF_DTYPES),
                 OperandContract("o", _HEADS_V, HALF_DTYPES),
-                OperandContract("lse", _ROWS, ("f32",)),
+                OperandContract("lse", _ROWS, ("f32",), unless="compute_lse"),
                 OperandContract("do", _HEADS_V, HALF_DTYPES),
                 *_ATTENTION_OPTIONS,
             ),

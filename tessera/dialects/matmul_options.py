@@ -14,10 +14,12 @@ class MatmulOptions(IRDLOperation):
 
     Under `transpose_a` the first operand is [k, m], under `transpose_b` the second [n, k].
     `packed_a` and `packed_b` say that each byte holds two 4-bit numbers along k, of which there are
-    `inner_size`. `weight` (i4, u4 or i8) says that the second operand is [n, k] of such numbers, of
-    which `group_size` along k share a scale, and with `zero` a zero point, operands of their own;
-    (number - zero) * scale is computed in f16. `bias` is "row" or "column"; `gate` and `residual`
-    say whether there is such an operand, and `beta` that there is an addend.
+    `inner_size`. With `grouped` the second operand has a matrix for each group of the first one's
+    rows, and an operand of its own says where groups start. `weight` (i4, u4 or i8) says that the
+    second operand is [n, k] of such numbers, of which `group_size` along k share a scale, and with
+    `zero` a zero point, operands of their own; (number - zero) * scale is computed in f16. `bias`
+    is "row" or "column"; `gate` and `residual` say whether there is such an operand, and `beta`
+    that there is an addend.
     """
 
     transpose_a = opt_attr_def(IntegerAttr)
@@ -26,6 +28,7 @@ class MatmulOptions(IRDLOperation):
     packed_a = opt_attr_def(StringAttr)
     packed_b = opt_attr_def(StringAttr)
     inner_size = opt_attr_def(IntegerAttr)
+    grouped = opt_attr_def(IntegerAttr)
     weight = opt_attr_def(StringAttr)
     group_size = opt_attr_def(IntegerAttr)
     zero = opt_attr_def(IntegerAttr)

@@ -10,6 +10,7 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from tessera.dialects import wave
 from tessera.dialects.wave_types import PointerType
 from tessera.kernels.gemm_epilogue import EpilogueTensors, apply_epilogue
+from tessera.kernels.gemm_groups import Group, find_group
 from tessera.kernels.gemm_loop import Scales, Side, multiply_from_global, multiply_through_lds
 from tessera.kernels.gemm_problem import ELEMENT_TYPES, GemmProblem, gemm_problem
 from tessera.kernels.gemm_reduce import reduce_kernel
@@ -46,6 +47,7 @@ def contract_options(problem: GemmProblem) -> dict[str, object]:
         options |= {"packed_a": problem.dtype_a, "packed_b": problem.dtype_b}
     optional = {
         "inner_size": problem.inner_size,
+        "grouped": problem.grouped or None,
         "weight": problem.weight or None,
         "group_size": problem.group_size or None,
         "zero": problem.zero or None,
@@ -68,6 +70,7 @@ def arguments(problem: GemmProblem) -> dict[str, Attribute]:
     names: dict[str, Attribute] = {
         "a": memory,
         "b": memory_b,
+        **({"starts": PointerType(i32)} if problem.grouped else {}),
         **{name: PointerType(ELEMENT_TYPES["f16"]) for name in problem.weight_tensors},
         "c": PointerType(ELEMENT_TYPES[result]),
     }
@@ -97,8 +100,15 @@ class GemmProgram:
                 outer = p.div(outer, schedule.split_k)
             self.batch = outer if problem.batched else None
         tile_row, tile_column = self._tile(workgroup)
+        self.end_row = p["m"]
+        self.group: Group | None = None
+        if problem.grouped:
+            self.group = find_group(p, tile_row, schedule.tile_m)
+            self.end_row = self.group.end_row
         wave_id = p.insert(wave.WaveIdOp())
         self.first_row = p.mul(tile_row, schedule.tile_m)
+        if self.group is not None:
+            self.first_row = self.group.first_row
         self.first_column = p.mul(tile_column, schedule.tile_n)
         self.wave_row = p.mul(p.rem(wave_id, schedule.waves_m), 16 * schedule.mt)
         self.wave_column = p.mul(p.div(wave_id, schedule.waves_m), 16 * schedule.nt)
@@ -119,7 +129,7 @@ class GemmProgram:
     def _side(self, role: str, contiguous_inner: bool) -> Side:
         p, schedule = self.program, self.schedule
         first, size, length, batched = {
-            "a": (self.first_row, schedule.tile_m, p["m"], self.problem.batch_a),
+            "a": (self.first_row, schedule.tile_m, self.end_row, self.problem.batch_a),
             "b": (self.first_column, schedule.tile_n, p["n"], self.problem.batch_b),
         }[role]
         stride = p[f"ld{role}"]
@@ -127,6 +137,8 @@ class GemmProgram:
         if batched:
             assert self.batch is not None
             start = p.add(start, p.mul(p.wide(self.batch), p[f"batch_stride_{role}"]))
+        if role == "b" and self.group is not None:
+            start = p.add(start, p.mul(p.wide(self.group.index), p["batch_stride_b"]))
         lds = p.insert(wave.AllocLdsOp(self.problem.lds(size))) if schedule.block_k else None
         return Side(
             role,
@@ -140,7 +152,13 @@ class GemmProgram:
         )
 
     def write(self) -> None:
-        """The whole kernel."""
+        """The whole kernel; of groups there may be fewer tiles than workgroups."""
+        if self.group is None:
+            self._write_tile()
+        else:
+            self.program.when(self.group.is_valid, self._write_tile)
+
+    def _write_tile(self) -> list[SSAValue]:
         if self.schedule.block_k:
             sums = multiply_through_lds(
                 self.program, self.problem, self.a, self.b, self._slices(), self._scales()
@@ -148,6 +166,7 @@ class GemmProgram:
         else:
             sums = multiply_from_global(self.program, self.problem, self.a, self.b)
         self._store(sums)
+        return []
 
     def _scales(self) -> list[Scales]:
         """The scales of the tile's weights, and their zero points if they have them."""
@@ -188,7 +207,7 @@ class GemmProgram:
             row = p.add(p.add(self.first_row, self.wave_row), 16 * (index // schedule.nt))
             column = p.add(p.add(self.first_column, self.wave_column), 16 * (index % schedule.nt))
             place = p.add(p.mul(p.wide(row), p.wide(p["ldc"])), p.wide(column))
-            limits = (p.sub(p["m"], row), p.sub(p["n"], column))
+            limits = (p.sub(self.end_row, row), p.sub(p["n"], column))
             if schedule.split_k == 1:
                 total = self._finished(total, row, column, limits)
             p.effect(wave.StoreOp(total, p.offset(result, place), p["ldc"], limits, 2))

@@ -41,7 +41,8 @@ class GemmProblem:
     the first one in the low bits), `batch_a`, `batch_b` say which operands have a batch axis, and
     `inner_size` is k where bytes do not tell it: an odd count of packed numbers. With `weight` B
     holds such numbers, [n, k] as stored, and is dequantized to f16 by a scale, and with `zero` a
-    zero point, per `group_size` of them along k.
+    zero point, per `group_size` of them along k. With `grouped` rows of A belong to groups with a B
+    each.
     """
 
     name: str
@@ -60,6 +61,7 @@ class GemmProblem:
     weight: str = ""
     group_size: int = 0
     zero: bool = False
+    grouped: bool = False
 
     @property
     def batched(self) -> bool:
@@ -188,6 +190,7 @@ def gemm_problem(directive: Operation, target: Target) -> GemmProblem:
         weight=option(directive, "weight", ""),
         group_size=option(directive, "group_size", 0),
         zero=_flag(directive, "zero"),
+        grouped=_flag(directive, "grouped"),
     )
     check_lds(target, schedule.lds_bytes(ELEMENT_BITS[dtype_a]))
     _check(problem)
@@ -212,6 +215,8 @@ def _check(problem: GemmProblem) -> None:
             raise OptionError(f"{where}: packed operands need block_k of at least 32")
     if problem.weight:
         _check_weight(problem, where)
+    if problem.grouped and (schedule.group_m or schedule.split_k > 1 or problem.batched):
+        raise OptionError(f"{where}: grouped needs group_m 0, split_k 1 and no batch axis")
     # A staged piece is 128 bits of a row.
     pieces = 128 // ELEMENT_BITS[problem.dtype_a]
     if schedule.block_k % pieces and (not problem.transpose_a or problem.transpose_b):

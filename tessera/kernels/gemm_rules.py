@@ -32,11 +32,14 @@ def multiply_scalars(problem: GemmProblem) -> dict[str, tuple[str, str]]:
         "n": ("i32", "n"),
         "k": ("i32", "k"),
         "lda": ("i32", f"stride(a, {_axis(problem.batch_a)})"),
-        "ldb": ("i32", f"stride(b, {_axis(problem.batch_b)})"),
+        "ldb": ("i32", f"stride(b, {_axis(problem.batch_b or problem.grouped)})"),
         "ldc": ("i32", "n" if split else f"stride(c, {_axis(problem.batched)})"),
-        "tiles_m": ("i32", tiles_m),
+        # Of groups each may have one tile that is not full.
+        "tiles_m": ("i32", f"{tiles_m} + groups" if problem.grouped else tiles_m),
         **{f"ld_{name}": ("i32", f"stride({name}, 0)") for name in problem.weight_tensors},
     }
+    if problem.grouped:
+        scalars |= {"groups": ("i32", "groups"), "batch_stride_b": ("i64", "stride(b, 0)")}
     if schedule.group_m:
         scalars["tiles_n"] = ("i32", tiles_n)
     if problem.batched or split:
@@ -72,7 +75,8 @@ def _epilogue_buffers(problem: GemmProblem) -> list[ArgumentRule]:
 
 def _multiply_rule(problem: GemmProblem) -> LaunchRule:
     schedule, split = problem.schedule, problem.schedule.split_k
-    tiles = f"ceildiv(m, {schedule.tile_m}) * ceildiv(n, {schedule.tile_n})"
+    tiles_m = f"ceildiv(m, {schedule.tile_m})" + (" + groups" if problem.grouped else "")
+    tiles = f"({tiles_m}) * ceildiv(n, {schedule.tile_n})"
     grid = tiles + (" * batch" if problem.batched else "") + (f" * {split}" if split > 1 else "")
     target = PARTIAL_SUMS if split > 1 else "c"
     result_dtype = problem.accumulator_dtype if split > 1 else problem.out_dtype
@@ -84,6 +88,7 @@ def _multiply_rule(problem: GemmProblem) -> LaunchRule:
         arguments=(
             buffer("a", problem.memory_dtype),
             buffer("b", problem.memory_dtype_b),
+            *((buffer("starts", "i32"),) if problem.grouped else ()),
             *(buffer(name, "f16") for name in problem.weight_tensors),
             ArgumentRule("c", "buffer", result_dtype, target),
             *(() if split > 1 else _epilogue_buffers(problem)),
@@ -111,10 +116,10 @@ def _requirements(problem: GemmProblem, grid: str) -> tuple[tuple[str, str], ...
     bits = {"a": problem.memory_bits, "b": ELEMENT_BITS[problem.memory_dtype_b]}
     operands = {
         "a": (tuple(range(_axis(problem.batch_a) + 1)), contiguous_a),
-        "b": (tuple(range(_axis(problem.batch_b) + 1)), contiguous_b),
+        "b": (tuple(range(_axis(problem.batch_b or problem.grouped) + 1)), contiguous_b),
     }
     longest = max(schedule.tile_m, schedule.tile_n, problem.slice, 16)
-    axes = {"a": problem.batch_a, "b": problem.batch_b, "c": problem.batched}
+    axes = {"a": problem.batch_a, "b": problem.batch_b or problem.grouped, "c": problem.batched}
     axes |= dict.fromkeys(problem.epilogue.matrices, problem.batched)
     axes |= dict.fromkeys(problem.weight_tensors, False)
     odd_end = (

@@ -2,7 +2,7 @@
 
 from tessera.ops.attention import flash_attn, flash_attn_bwd
 from tessera.ops.elementwise import add, cast, gelu, mul, relu, silu
-from tessera.ops.matmul import matmul, quantized_matmul
+from tessera.ops.matmul import grouped_matmul, matmul, quantized_matmul
 from tessera.ops.views import permute, reshape, transpose
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "flash_attn",
     "flash_attn_bwd",
     "gelu",
+    "grouped_matmul",
     "matmul",
     "mul",
     "permute",

@@ -110,3 +110,34 @@ def quantized_matmul(
         "schedule": schedule_of("matmul", schedule, GEMM_SCHEDULE),
     }
     return operands[0].trace.tensor_op("matmul", operands, options)[0]
+
+
+def grouped_matmul(
+    a: Tracer,
+    b: Tracer,
+    starts: Tracer,
+    transpose_b: bool = False,
+    out_dtype: Any = None,
+    schedule: Mapping[str, int] | None = None,
+    *,
+    bias: Tracer | None = None,
+    activation: str | None = None,
+) -> Tracer:
+    """c [m, n]: rows starts[g] to starts[g + 1] are activation(a b[g] + bias), in one launch.
+
+    a is [m, k], b [groups, k, n] or, under `transpose_b`, [groups, n, k]; dtypes are those of
+    `matmul`. starts, i32 [groups + 1], does not decrease and is read by the kernel, so that groups
+    may change from call to call; rows outside of all groups are not written.
+    Raises ShapeError, DtypeError or OptionError that name the operand and what it is.
+    """
+    given = {} if bias is None else {"bias": bias}
+    operands = tensors("matmul", a=a, b=b, starts=starts, **given)
+    options = {
+        "transpose_b": flag("matmul", "transpose_b", transpose_b) or None,
+        "out_dtype": None if out_dtype is None else dtype_name(out_dtype),
+        "grouped": True,
+        "bias": None if bias is None else "column",
+        "activation": activation,
+        "schedule": schedule_of("matmul", schedule, GEMM_SCHEDULE),
+    }
+    return operands[0].trace.tensor_op("matmul", operands, options)[0]

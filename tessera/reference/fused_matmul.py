@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ def fused_matmul(
     inner_size: int | None = None,
     weight: str | None = None,
     group_size: int = 128,
+    starts: Any = None,
     scale: Any = None,
     zero: Any = None,
     alpha: float = 1.0,
@@ -52,8 +54,15 @@ def fused_matmul(
     A is [..., m, k], B [..., k, n], each with its last two axes swapped where transposed; batch
     axes broadcast. Packed operands are bytes of two 4-bit numbers along k; with `weight` (i4, u4,
     i8) B is what `dequantize` takes. Of integers without an epilogue the int32 result (wrapped
-    around) is exact.
+    around) is exact. With `starts` [g + 1] the rows from starts[i] to starts[i + 1] are multiplied
+    by b[i] [g, k, n]; rows of no group are NaN.
     """
+    if starts is not None:
+        return _grouped_matmul(
+            np.asarray(a), np.asarray(b), np.asarray(starts), transpose_b=transpose_b, alpha=alpha,
+            addend=addend, beta=beta, bias=bias, activation=activation, gate=gate,
+            residual=residual,
+        )  # fmt: skip
     left = unpack_int4(a, packed_a, inner_size) if packed_a else np.asarray(a)
     right = unpack_int4(b, packed_b, inner_size) if packed_b else np.asarray(b)
     if weight:
@@ -78,4 +87,19 @@ def fused_matmul(
         result = result * as_float64(gate, "gate")
     if residual is not None:
         result = result + as_float64(residual, "residual")
+    return result
+
+
+def _grouped_matmul(
+    a: np.ndarray, b: np.ndarray, starts: np.ndarray, transpose_b: bool, **epilogue: Any
+) -> np.ndarray:
+    columns = b.shape[1 if transpose_b else 2]
+    result = np.full((a.shape[0], columns), np.nan)
+    for group, (begin, end) in enumerate(pairwise(starts)):
+        options = dict(epilogue)
+        for name in ("addend", "gate", "residual"):
+            if options[name] is not None:
+                options[name] = options[name][begin:end]
+        rows = a[begin:end]
+        result[begin:end] = fused_matmul(rows, b[group], transpose_b=transpose_b, **options)
     return result

@@ -58,6 +58,9 @@ def _schedule(op: LaunchableOp, target: Target) -> None:
         m, n, k = symbols["m"], symbols["n"], symbols["k"]
         dtype = str(options.get("packed_a", specs[0].dtype))
         chosen |= asdict(gemm_schedule(target, dtype, m, n, k, alignment))
+        if "grouped" in options:
+            # Workgroups find their tile along the groups; k is not shared between them.
+            chosen |= {"group_m": 0, "split_k": 1}
     elif isinstance(op, FlashAttnOp):
         head_dim, head_dim_v = static_head_dims(op)
         schedule = attention_schedule(

@@ -66,11 +66,14 @@ def _matmul(op: Operation, target: Target) -> list[Operation]:
             "k": row.k,
             "dtype": dtype,
             "dtype_b": dtype_b if dtype_b != dtype else None,
-            **{f"batch_{one}": len(operands[one].shape) == 3 or None for one in ("a", "b")},
+            **{
+                f"batch_{one}": (len(operands[one].shape) == 3 and "grouped" not in options) or None
+                for one in ("a", "b")
+            },
             **{
                 f"{name}_dtype": spec.dtype
                 for name, spec in operands.items()
-                if name not in ("a", "b", "scale", "zero")
+                if name not in ("a", "b", "starts", "scale", "zero")
             },
             **options,
         },
