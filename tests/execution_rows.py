@@ -10,8 +10,8 @@ from tessera.runtime.matrix import (
     ON_DEVICE,
     ON_EMULATOR,
     UNSUPPORTED,
-    Row,
     Proof,
+    Row,
 )
 
 CHIPS = (

@@ -140,6 +140,7 @@ class _Bound:
                 f"the artifact is compiled for {code.chip}, but HIP device {device} is {chip}"
             )
         self.device = device
+        self.lock = threading.Lock()
         self.module = load_module(library, device, code.hsaco)
         kernels = {kernel.name: kernel for kernel in code.kernels}
         positions = {slot: position for position, slot in enumerate(slots_in_order(prepared))}
@@ -285,8 +286,13 @@ class HipRunner:
             handle = self._streams[stream] = ctypes.c_void_p(stream)
         if is_timed:
             return self._launch_timed(bound, addresses, handle)
-        for kernel in bound.kernels:
-            kernel.launch(addresses, handle)
+        if len(bound.kernels) == 1:
+            bound.kernels[0].launch(addresses, handle)
+            return self.record
+        # The temporaries of a stream serve one launch after the other: none may come in between.
+        with bound.lock:
+            for kernel in bound.kernels:
+                kernel.launch(addresses, handle)
         return self.record
 
     def _launch_timed(
@@ -294,10 +300,11 @@ class HipRunner:
     ) -> LaunchRecord:
         """Launch between two events and wait for the second."""
         first, last = Event(self.library), Event(self.library)
-        self.library.check("hipEventRecord", first.handle, stream)
-        for kernel in bound.kernels:
-            kernel.launch(addresses, stream)
-        self.library.check("hipEventRecord", last.handle, stream)
+        with bound.lock:
+            self.library.check("hipEventRecord", first.handle, stream)
+            for kernel in bound.kernels:
+                kernel.launch(addresses, stream)
+            self.library.check("hipEventRecord", last.handle, stream)
         self._wait("hipEventSynchronize", last.handle)
         milliseconds = ctypes.c_float()
         self.library.check(

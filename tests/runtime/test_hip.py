@@ -1,6 +1,10 @@
 """The HIP executor: results, argument layout, HIP's errors, devices, lifetimes, capture."""
 
 import gc
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -368,3 +372,53 @@ def test_capture_needs_one_launch_before_and_allocates_nothing(stand_in, matrix)
     runtime.launch(artifact, x, out=out, stream=stream)
     stand_in.library.stand_in_end_capture(stream)
     assert (stand_in.count("allocations"), stand_in.count("events")) == (allocations, events)
+
+
+def test_threads_on_one_stream_do_not_share_intermediates(stand_in, matrix):
+    artifact = scale_artifact(2.0, 2.0, 2.0)
+    arrays = [DeviceArray.from_host(matrix * factor) for factor in range(1, 5)]
+    results: dict[int, list[DeviceArray]] = {index: [] for index in range(len(arrays))}
+    barrier = threading.Barrier(len(arrays))
+
+    def run(index):
+        barrier.wait()
+        for _ in range(5):
+            results[index].append(runtime.launch(artifact, arrays[index]))
+
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(arrays))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for index, found in results.items():
+        for result in found:
+            np.testing.assert_array_equal(result.to_host(), matrix * (index + 1) * 8)
+
+
+_BOTH = """
+import sys
+sys.path.insert(0, {root!r})
+{imports}
+import numpy as np
+import tessera
+from tessera import ops
+
+def scaled(x):
+    return ops.mul(x, 2.0)
+
+x = torch.ones(4, 8)
+artifact = tessera.compile(scaled, x, target="gfx1151")
+print(tessera.runtime.launch(artifact, x, executor="emulator").sum().item())
+"""
+
+
+@pytest.mark.parametrize(
+    "imports", ["import torch, tessera.codegen.llvm", "import tessera.codegen.llvm, torch"]
+)
+def test_b69_torch_and_the_compiler_live_in_one_process(imports):
+    pytest.importorskip("torch")
+    root = str(Path(tessera.__file__).parents[1])
+    code = _BOTH.format(root=root, imports=imports)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["64.0"]

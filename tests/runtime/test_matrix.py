@@ -14,8 +14,8 @@ from tessera.runtime.matrix import (
     ON_EMULATOR,
     UNSUPPORTED,
     Claim,
-    Row,
     Proof,
+    Row,
 )
 from tessera.tools.commands.matrix import DOCUMENTS, ROWS
 

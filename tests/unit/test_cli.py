@@ -117,6 +117,26 @@ def test_function_to_graph_and_tile(folder, capsys, name):
         assert "tensor<32x48xf32>" in text
 
 
+def test_run_compares_with_float64(folder, capsys):
+    pytest.importorskip("tinygrad")
+    inputs = ["-i", "f16[17,32]", "-i", "f16[32,16]"]
+    status = cli.run(
+        ["run", "f.py:product", "--target", "gfx1151", "--executor", "emulator", *inputs]
+    )
+    assert status == 0
+    text = capsys.readouterr().out
+    assert "executor emulator, chip gfx1151, kernels matmul_0" in text
+    assert "(17, 16)" in text
+
+
+def test_emulate_forwards_its_arguments(folder, capsys):
+    pytest.importorskip("tinygrad")
+    assert cli.run(["emulate", "--help"]) == 0
+    assert "emulate" in capsys.readouterr().out
+    assert cli.run(["emulate", "absent.hsaco"]) == 2
+    assert "absent.hsaco" in capsys.readouterr().err
+
+
 def test_save_writes_the_sidecar(folder, capsys):
     assert cli.run(["compile", "k.ll", "--target", "gfx1151", "--save", "saved"]) == 0
     sidecar = json.loads((folder / "saved/artifact.json").read_text())
