@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     UnitAttr,
     f32,
+    i1,
     i32,
     i64,
 )
@@ -519,6 +520,25 @@ class CombineOp(IRDLOperation):
 
 
 @irdl_op_definition
+class AnyGreaterOp(IRDLOperation):
+    """Whether any element of the first statistic exceeds the second's; the same in all lanes."""
+
+    name = "wave.any_greater"
+    first = operand_def(StatisticType)
+    second = operand_def(StatisticType)
+    result = result_def(i1)
+    traits = traits_def(Pure())
+    assembly_format = "$first `,` $second attr-dict `:` type($first) `,` type($second)"
+
+    def __init__(self, first: SSAValue, second: SSAValue) -> None:
+        super().__init__(operands=[first, second], result_types=[i1])
+
+    def verify_(self) -> None:
+        if self.first.type != self.second.type:
+            raise VerifyException("wave.any_greater: both statistics must have one type")
+
+
+@irdl_op_definition
 class SplatOp(IRDLOperation):
     """A statistic with the same scalar everywhere."""
 
@@ -537,17 +557,24 @@ class ConvertOp(IRDLOperation):
     """Turn an accumulator into an operand of the next product without leaving registers.
 
     The accumulator's rows become the contracted index, in the order that the matrix-core row's
-    `converted_order` states; rounding is to nearest even.
+    `converted_order` states. Rounding is to nearest even, or with `toward_zero` the cheapest one.
     """
 
     name = "wave.convert"
+    toward_zero = opt_attr_def(UnitAttr)
     accumulator = operand_def(FragmentType)
     result = result_def(FragmentType)
     traits = traits_def(Pure())
     assembly_format = "$accumulator attr-dict `:` type($accumulator) `->` type($result)"
 
-    def __init__(self, accumulator: SSAValue, fragment: FragmentType) -> None:
-        super().__init__(operands=[accumulator], result_types=[fragment])
+    def __init__(
+        self, accumulator: SSAValue, fragment: FragmentType, toward_zero: bool = False
+    ) -> None:
+        super().__init__(
+            operands=[accumulator],
+            result_types=[fragment],
+            attributes={"toward_zero": UnitAttr()} if toward_zero else {},
+        )
 
 
 @irdl_op_definition
@@ -707,6 +734,7 @@ OPERATIONS: list[type[Operation]] = [
     MapOp,
     ReduceOp,
     CombineOp,
+    AnyGreaterOp,
     SplatOp,
     ConvertOp,
     NegateOp,

@@ -56,6 +56,11 @@ class ScoreRule:
         """Whether a logit depends on which query and key it belongs to."""
         return self.problem.has_bias or self.problem.has_alibi
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a logit is nothing but a scaled product."""
+        return self.problem.softcap is None and not self.needs_coordinates
+
     def logit(self, product: SSAValue, query: SSAValue | None, key: SSAValue | None) -> SSAValue:
         """The logit times log2(e) of one product."""
         p = self.program

@@ -200,8 +200,8 @@ def partial_arguments(problem: AttentionProblem) -> list[tuple[str, Attribute]]:
     ]
 
 
-def partial_rule(problem: AttentionProblem) -> LaunchRule:
-    """The launch of the kernel that writes partial sums."""
+def partial_rule(problem: AttentionProblem, given: Sequence[str]) -> LaunchRule:
+    """The launch of the kernel that writes partial sums; `given` are statistics of the caller."""
     workgroups = f"{_size(0)} * {_size(1)} * {_own_tiles(2)} * {_own_tiles(3)}"
     shape = (_size(0), _size(1), _partial_size(2), _partial_size(3))
     return LaunchRule(
@@ -213,7 +213,7 @@ def partial_rule(problem: AttentionProblem) -> LaunchRule:
             buffer(PARTIAL, "f32"),
             *(scalar(name, "i32", value) for name, value in EXTRA_SCALARS),
         ),
-        requires=requirements(problem, OPERANDS, ("lse",), workgroups),
+        requires=requirements(problem, OPERANDS, given, workgroups),
         workspaces=((PARTIAL, "f32", shape),),
     )
 
@@ -269,6 +269,12 @@ def write_sum(p: KernelProgram, problem: AttentionProblem) -> None:
     p.when(p.compare("slt", index, p["count"]), body)
 
 
+def _is_contiguous(axis: int) -> str:
+    """Launch expression: dbias steps along an axis as if its axes lay one inside the other."""
+    inner = " * ".join(["1", *(_size(one) for one in range(axis + 1, 4))])
+    return f"{_size(axis)} == 1 or stride(dbias, {axis}) == {inner}"
+
+
 def sum_rule(problem: AttentionProblem) -> LaunchRule:
     """The launch of the kernel that adds up the partial sums."""
     assert problem.bias_dtype is not None
@@ -285,5 +291,6 @@ def sum_rule(problem: AttentionProblem) -> LaunchRule:
         arguments=tuple(arguments),
         requires=(
             (f"{count} < 2**31 - {THREADS}", "the bias must have fewer than 2**31 elements"),
+            *((_is_contiguous(axis), "'dbias' must be contiguous") for axis in range(4)),
         ),
     )

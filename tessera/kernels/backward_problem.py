@@ -40,6 +40,11 @@ class BackwardProblem:
     bias_gradient: bool = False
     compute_lse: bool = False
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The statistics that the caller has."""
+        return () if self.compute_lse else ("lse",)
+
     def part(self, suffix: str, waves: int) -> AttentionProblem:
         """The facts of one kernel: its name, and a workgroup of `waves` waves."""
         one = AttentionSchedule(waves=waves, queries_per_wave=16, keys_per_step=16)
@@ -73,16 +78,17 @@ def backward_rule(
     rows: int,
     over: str,
     workspaces: Sequence[str] = (),
+    given: Sequence[str] = (),
 ) -> LaunchRule:
     """The launch of one kernel whose workgroups own `rows` rows of the axis `over` (q or k).
 
-    `workspaces` names the statistics that this kernel writes for the others.
+    `workspaces` names the statistics that this kernel writes for the others, `given` those that
+    the caller has.
     """
     tiles = f"ceildiv(seq_{over}, {rows})"
     heads = "heads_k" if over == "k" else "heads"
     workgroups = f"{tiles} * {heads} * {problems(problem)}"
     counts = (tiles, "0") if over == "q" else ("0", tiles)
-    given = tuple(name for name in ("lse",) if name in statistics and name not in workspaces)
     return LaunchRule(
         kernel=problem.name,
         grid=(workgroups, "1", "1"),

@@ -12,7 +12,6 @@ from tessera.kernels.attention_geometry import (
     Heads,
     Visibility,
     keys_of_queries,
-    on_existing_rows,
 )
 from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_problem import (
@@ -25,6 +24,7 @@ from tessera.kernels.attention_problem import (
 )
 from tessera.kernels.attention_scores import ScoreRule
 from tessera.kernels.generated import GeneratedKernels
+from tessera.kernels.online_softmax import OnlineSoftmax
 from tessera.kernels.program import KernelProgram
 from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile, store_transposed
 from tessera.kernels.schedules import LARGEST_HEAD_DIM_IN_REGISTERS
@@ -32,7 +32,7 @@ from tessera.kernels.tile_walk import walk_tiles
 from tessera.targets import Target
 from tessera.targets.matrix_core import converted_order
 
-LN_2 = math.log(2.0)
+SMALLEST_SCALE = 2.0**-126
 
 
 def generate_flash_attention(directive: Operation, target: Target) -> GeneratedKernels:
@@ -80,6 +80,10 @@ class AttentionProgram:
             p, self.visibility, self.first_query, schedule.queries, schedule.keys_per_step
         )
         self.rule = ScoreRule(p, problem, self.heads, self.visibility)
+        self.queries_in_registers = problem.head_dim <= LARGEST_HEAD_DIM_IN_REGISTERS
+        self.softmax = OnlineSoftmax(
+            p, problem.statistic, self._common_scale(), problem.dtype if values else None
+        )
         order = converted_order(problem.core)
         step = schedule.keys_per_step
         self.k = SharedTile(p, self.heads.rows("k"), step, order, natural=True)
@@ -88,6 +92,17 @@ class AttentionProgram:
             self.v = SharedTile(p, self.heads.rows("v"), step, order, transposed=True)
             self.tiles.append(self.v)
 
+    def _common_scale(self) -> SSAValue | None:
+        """log2(e) |scale| where every logit is a product times that, up to the sign of Q.
+
+        Not 0: a masked product of -inf stays -inf.
+        """
+        if not (self.rule.is_plain and self.queries_in_registers):
+            return None
+        p = self.program
+        magnitude = p.absolute(self.rule.scale_log2)
+        return p.maximum(magnitude, p.float_constant(SMALLEST_SCALE))
+
     @property
     def query_tiles(self) -> int:
         """Instruction tiles of queries per wave."""
@@ -95,32 +110,27 @@ class AttentionProgram:
 
     def write(self) -> None:
         """The whole kernel."""
-        seq_q = self.heads.sequence.seq_q
-        on_existing_rows(self.program, self.problem, self.first_query, seq_q, self._write)
+        self._store(self._walk(self._load_queries(), self._initial_state()))
 
-    def _write(self) -> None:
-        problem = self.problem
+    def _load_queries(self) -> OwnedRows:
+        """Q with the sign of the scale, where that makes scaled maxima maxima of products."""
+        p, problem = self.program, self.problem
         in_lds = None
-        if problem.head_dim > LARGEST_HEAD_DIM_IN_REGISTERS:
+        if not self.queries_in_registers:
             in_lds = (self.first_query, self.wave_row, problem.schedule.queries)
-        queries = OwnedRows(
-            self.program,
-            self.heads.rows("q"),
-            self.wave_query,
-            self.query_tiles,
-            problem.fragment("b"),
-            in_lds,
-        )
-        self._store(self._walk(queries, self._initial_state()))
+        rows, fragment = self.heads.rows("q"), problem.fragment("b")
+        queries = OwnedRows(p, rows, self.wave_query, self.query_tiles, fragment, in_lds)
+        if self.softmax.scale is not None:
+            negative = p.float_compare("olt", p["scale"], p.float_constant(0.0))
+            queries.negate_if(negative)
+        return queries
 
     # The loop state is flat: per query tile a maximum, a sum, and the accumulators of O^T.
 
     def _initial_state(self) -> list[SSAValue]:
         p, problem = self.program, self.problem
-        lowest = p.splat(p.float_constant(-math.inf), problem.statistic)
-        nothing = p.splat(p.float_constant(0.0), problem.statistic)
         zero = p.zero(problem.accumulator)
-        return [lowest, nothing, *[zero] * self.value_tiles] * self.query_tiles
+        return [*self.softmax.initial(), *[zero] * self.value_tiles] * self.query_tiles
 
     def _walk(self, queries: OwnedRows, state: Sequence[SSAValue]) -> list[SSAValue]:
         """All visible tiles in order; the next one is fetched while this one is computed.
@@ -160,7 +170,7 @@ class AttentionProgram:
         rescaled: list[SSAValue] = []
         for tile in range(self.query_tiles):
             part = state[tile * size : (tile + 1) * size]
-            new_state, probabilities = self._softmax(logits[tile], part)
+            new_state, probabilities = self.softmax.update(logits[tile], part)
             if self.value_tiles:
                 weights.append([self._as_operand(one) for one in probabilities])
             rescaled += new_state
@@ -203,6 +213,8 @@ class AttentionProgram:
 
     def _logits(self, products: list[SSAValue], tile: int, first_key: SSAValue) -> list[SSAValue]:
         p, rule = self.program, self.rule
+        if self.softmax.scale is not None:
+            return products
         if rule.needs_coordinates:
             return self._each_pair(
                 products, tile, first_key, lambda query, key, one: rule.logit(one, query, key)
@@ -234,39 +246,9 @@ class AttentionProgram:
         count = self.problem.key_tiles
         return [chosen[start : start + count] for start in range(0, len(chosen), count)]
 
-    def _softmax(
-        self, logits: list[SSAValue], state: Sequence[SSAValue]
-    ) -> tuple[list[SSAValue], list[SSAValue]]:
-        """([maximum, sum, rescaled accumulators], P^T) of one query tile.
-
-        The maximum is that of the logits, as rounded: the same numbers enter the exponent, so that
-        the largest weight is exactly 1 however large the logits are.
-        """
-        p = self.program
-        maximum, total, *accumulators = state
-        largest = p.combine(p.reduce(logits, "max"), "max")
-        grown = p.map([maximum, largest], p.maximum)
-        shift = p.map([grown], self._finite)
-        decay = p.map([maximum, shift], lambda old, new: p.exp2(p.minus(old, new)))
-        weights = [
-            p.map([one, shift], lambda logit, new: p.exp2(p.minus(logit, new))) for one in logits
-        ]
-        total = p.map(
-            [total, decay, p.reduce(weights, "sum")],
-            lambda old, factor, more: p.plus(p.multiply(old, factor), more),
-        )
-        rescaled = [p.map([one, decay], p.multiply) for one in accumulators]
-        return [grown, total, *rescaled], weights
-
-    def _finite(self, value: SSAValue) -> SSAValue:
-        """0 for the maximum of a row that has seen no key yet: -inf - (-inf) would be NaN."""
-        p = self.program
-        lowest = p.float_compare("oeq", value, p.float_constant(-math.inf))
-        return p.select(lowest, p.float_constant(0.0), value)
-
     def _as_operand(self, weights: SSAValue) -> SSAValue:
         fragment = self.problem.fragment(self.problem.core.operand_from_accumulator)
-        return self.program.insert(wave.ConvertOp(weights, fragment))
+        return self.program.insert(wave.ConvertOp(weights, fragment, toward_zero=True))
 
     def _accumulate(self, weights: list[list[SSAValue]], state: list[SSAValue]) -> list[SSAValue]:
         """O^T += V^T P^T; every V^T fragment is read once for all query tiles."""
@@ -296,18 +278,12 @@ class AttentionProgram:
 
         for tile in range(self.query_tiles):
             maximum, partial, *accumulators = state[tile * size : (tile + 1) * size]
-            total = p.combine(partial, "sum")
+            total, lse = self.softmax.finish(maximum, partial)
             factor = p.map([total], inverse)
             query = p.add(self.wave_query, TILE * tile)
             for channel, accumulator in enumerate(accumulators):
                 scaled = p.map([accumulator, factor], p.multiply)
                 assert output is not None
                 store_transposed(p, output, scaled, query, TILE * channel)
-            lse = p.map(
-                [maximum, total],
-                lambda high, sum_: p.multiply(
-                    p.plus(self._finite(high), p.log2(sum_)), p.float_constant(LN_2)
-                ),
-            )
             pointer = p.offset(lse_pointer, p.wide(query))
             p.effect(wave.StoreStatisticOp(lse, pointer, p.sub(seq_q, query)))

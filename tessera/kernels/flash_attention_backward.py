@@ -79,8 +79,8 @@ def generate_flash_attention_backward(directive: Operation, target: Target) -> G
         ),
         launches=(
             pre_rule,
-            backward_rule(dkdv, DKDV_OPERANDS, STATISTICS, rows, "k"),
-            backward_rule(dq, DQ_OPERANDS, STATISTICS, rows, "q"),
+            backward_rule(dkdv, DKDV_OPERANDS, STATISTICS, rows, "k", given=problem.given),
+            backward_rule(dq, DQ_OPERANDS, STATISTICS, rows, "q", given=problem.given),
             *bias_launches,
         ),
         contract="flash_attn_bwd",
@@ -104,7 +104,7 @@ def bias_gradient(
     sum_program = KernelProgram(total.name, sum_arguments(total), SUM_THREADS)
     write_sum(sum_program, total)
     kernels = (partial_program.finish(), sum_program.finish())
-    return kernels, (partial_rule(partial), sum_rule(total))
+    return kernels, (partial_rule(partial, problem.given), sum_rule(total))
 
 
 def first_kernel(problem: BackwardProblem) -> tuple[func.FuncOp, LaunchRule]:

@@ -162,6 +162,14 @@ class KernelProgram:
         """The larger float; of a NaN and a number, the number."""
         return self.insert(arith.MaxnumfOp(a, b))
 
+    def fused_minus(self, a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
+        """a * b - c with one rounding."""
+        return self.insert(math.FmaOp(a, b, self.insert(arith.NegfOp(c))))
+
+    def absolute(self, value: SSAValue) -> SSAValue:
+        """A float without its sign."""
+        return self.insert(math.AbsFOp(value))
+
     def exp2(self, value: SSAValue) -> SSAValue:
         """2 to the power of a float."""
         return self.insert(math.Exp2Op(value))

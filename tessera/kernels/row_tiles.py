@@ -170,6 +170,14 @@ class OwnedRows:
             )
         )
 
+    def negate_if(self, condition: SSAValue) -> None:
+        """Flip the sign of all rows where a uniform condition holds; they must be in registers."""
+        p = self.program
+        assert self.tile is None
+        self.registers = [
+            [p.insert(wave.NegateOp(one, condition)) for one in row] for row in self.registers
+        ]
+
     def fragment(self, tile: int, channel_tile: int) -> SSAValue:
         """Row tile and channel tile, contracted along the channels."""
         if self.tile is None:

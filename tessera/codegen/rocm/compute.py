@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from xdsl.dialects.builtin import BFloat16Type, Float16Type
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from tessera.codegen.llvm_text import FunctionEmitter
 from tessera.codegen.llvm_types import fragment_core, fragment_layout, scalar_type
 from tessera.codegen.rocm.lanes import (
+    HIGH_HALVES,
     in_upper_half,
     lane_coordinate,
+    permute_bytes,
     slot_coordinate,
     swap_halves,
     swap_halves_float,
 )
 from tessera.dialects.wave import (
+    AnyGreaterOp,
     CombineOp,
     ConvertOp,
     DotOp,
@@ -154,6 +157,19 @@ def emit_combine(emitter: FunctionEmitter, operation: Operation) -> None:
     emitter.bind(operation.result, _reduce_pair(emitter, operation.kind.data, value, other))
 
 
+def emit_any_greater(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.any_greater to a comparison per lane and a scalar test of the lanes' bits."""
+    assert isinstance(operation, AnyGreaterOp)
+    statistic = operation.first.type
+    assert isinstance(statistic, StatisticType)
+    if statistic.axis.data != COLUMN:
+        raise CompileError("wave.any_greater: only numbers per column are built")
+    first, second = emitter.value(operation.first), emitter.value(operation.second)
+    greater = emitter.assign(f"fcmp ogt float {first}, {second}")
+    lanes = emitter.call("i32", "llvm.amdgcn.ballot.i32", [("i1", greater)])
+    emitter.bind(operation.result, emitter.assign(f"icmp ne i32 {lanes}, 0"))
+
+
 def emit_splat(emitter: FunctionEmitter, operation: Operation) -> None:
     """wave.splat of a per-column statistic: every lane holds the scalar."""
     assert isinstance(operation, SplatOp)
@@ -176,14 +192,17 @@ def emit_convert(emitter: FunctionEmitter, operation: Operation) -> None:
     row = fragment_core(result, emitter.target)
     if row.conversion != "half_swap" or result.role.data != row.operand_from_accumulator:
         raise CompileError(f"wave.convert: {source} to {result} is not built for {row.name}")
-    packed = round_to_storage(emitter, operation.accumulator, result.element)
     slots = fragment_layout(source, emitter.target).slots
     words = slots // 2
-    pairs = emitter.assign(f"bitcast <{slots} x i16> {packed} to <{words} x i32>")
-    own = [
-        emitter.assign(f"extractelement <{words} x i32> {pairs}, i32 {index}")
-        for index in range(words)
-    ]
+    if operation.toward_zero is not None:
+        own = _truncated_words(emitter, operation.accumulator, result.element)
+    else:
+        packed = round_to_storage(emitter, operation.accumulator, result.element)
+        pairs = emitter.assign(f"bitcast <{slots} x i16> {packed} to <{words} x i32>")
+        own = [
+            emitter.assign(f"extractelement <{words} x i32> {pairs}, i32 {index}")
+            for index in range(words)
+        ]
     other = [swap_halves(emitter, word) for word in own]
     upper = in_upper_half(emitter)
     low = [_choose(emitter, upper, swapped, mine) for mine, swapped in zip(own, other, strict=True)]
@@ -199,6 +218,28 @@ def emit_convert(emitter: FunctionEmitter, operation: Operation) -> None:
         operation.result,
         emitter.assign(f"bitcast <{2 * words} x i32> {vector} to <{2 * slots} x i16>"),
     )
+
+
+def _truncated_words(
+    emitter: FunctionEmitter, accumulator: SSAValue, element: Attribute
+) -> list[str]:
+    """Pairs of f32 slots as 16-bit values, rounded toward zero by one instruction per pair."""
+    vector, type_ = emitter.value(accumulator), emitter.type(accumulator)
+    slots = fragment_layout(accumulator.type, emitter.target).slots  # type: ignore[arg-type]
+    values = [emitter.assign(f"extractelement {type_} {vector}, i32 {i}") for i in range(slots)]
+    words: list[str] = []
+    for low, high in zip(values[::2], values[1::2], strict=True):
+        if isinstance(element, Float16Type):
+            arguments = [("float", low), ("float", high)]
+            pair = emitter.call("<2 x half>", "llvm.amdgcn.cvt.pkrtz", arguments)
+            words.append(emitter.assign(f"bitcast <2 x half> {pair} to i32"))
+        elif isinstance(element, BFloat16Type):
+            # The upper half of an f32 is the bf16 that it truncates to.
+            bits = [emitter.assign(f"bitcast float {value} to i32") for value in (low, high)]
+            words.append(permute_bytes(emitter, bits[0], bits[1], HIGH_HALVES))
+        else:
+            raise CompileError(f"no conversion of an accumulator to {element}")
+    return words
 
 
 def _choose(emitter: FunctionEmitter, condition: str, first: str, second: str) -> str:

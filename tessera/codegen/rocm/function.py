@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 from tessera.codegen.llvm_arith import ARITH_RULES
 from tessera.codegen.llvm_text import FunctionEmitter, Rule, emit_for, emit_if, kernel_block
 from tessera.codegen.rocm.compute import (
+    emit_any_greater,
     emit_combine,
     emit_convert,
     emit_dot,
@@ -130,6 +131,7 @@ RULES: dict[type, Rule] = {
     wave.MapOp: emit_map,
     wave.ReduceOp: emit_reduce,
     wave.CombineOp: emit_combine,
+    wave.AnyGreaterOp: emit_any_greater,
     wave.SplatOp: emit_splat,
     wave.ConvertOp: emit_convert,
     wave.NegateOp: emit_negate_if,
