@@ -49,3 +49,5 @@ class AttentionOptions(IRDLOperation):
         packed = self.variable_lengths
         if self.bias_dtype is not None and packed is not None and packed.value.data:
             raise VerifyException(f"{self.name}: bias with variable_lengths is not built")
+        if "bias_gradient" in self.attributes and self.bias_dtype is None:
+            raise VerifyException(f"{self.name}: bias_gradient without a bias (bias_dtype)")

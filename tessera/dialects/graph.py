@@ -74,13 +74,15 @@ class FlashAttnOp(TensorOp, AttentionOptions):
 class FlashAttnBwdOp(TensorOp, AttentionOptions):
     """dq, dk, dv from q, k, v, o, lse and do, the gradient of o; options as in `flash_attn`.
 
-    `bias_gradient` (i1) adds the result dbias. Rows that see no key give no gradient.
+    `bias_gradient` (i1) adds the result dbias; under `compute_lse` (i1) there is no operand lse.
+    Rows that see no key give no gradient.
     `schedule` fixes schedule attributes of the tile op by name; the others are chosen later.
     """
 
     name = "tessera.flash_attn_bwd"
     CONTRACT: ClassVar[str] = "flash_attn_bwd"
     bias_gradient = opt_attr_def(IntegerAttr)
+    compute_lse = opt_attr_def(IntegerAttr)
     schedule = opt_attr_def(DictionaryAttr)
     traits = traits_def(Pure())
 

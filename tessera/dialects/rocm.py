@@ -215,12 +215,14 @@ class FlashAttnBwdOp(AttentionDirective):
 
     Of `waves` waves each owns 16 keys (for dK and dV) or 16 queries (for dQ), and all walk the
     other axis `rows_per_step` rows at a time, fetching the next ones meanwhile under `prefetch`
-    (i1). `bias_gradient` (i1) asks for dbias too.
+    (i1). `bias_gradient` (i1) asks for dbias too, from two more kernels; under `compute_lse` (i1)
+    the first kernel computes lse, which is no operand then.
     """
 
     name = "tessera_rocm.flash_attn_bwd"
     CONTRACT: ClassVar[str] = "flash_attn_bwd"
     bias_gradient = opt_attr_def(IntegerAttr)
+    compute_lse = opt_attr_def(IntegerAttr)
     waves = opt_attr_def(IntegerAttr)
     rows_per_step = opt_attr_def(IntegerAttr)
     prefetch = opt_attr_def(IntegerAttr)

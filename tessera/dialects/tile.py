@@ -92,6 +92,7 @@ class FlashAttnBwdOp(LaunchableOp, AttentionOptions):
     name = "tile.flash_attn_bwd"
     CONTRACT: ClassVar[str] = "flash_attn_bwd"
     bias_gradient = opt_attr_def(IntegerAttr)
+    compute_lse = opt_attr_def(IntegerAttr)
     waves = opt_attr_def(IntegerAttr)
     rows_per_step = opt_attr_def(IntegerAttr)
     prefetch = opt_attr_def(IntegerAttr)

@@ -63,7 +63,7 @@ def flash_attn_bwd(
     k: Tracer,
     v: Tracer,
     o: Tracer,
-    lse: Tracer,
+    lse: Tracer | None,
     do: Tracer,
     causal: bool | str = False,
     scale: float | None = None,
@@ -79,9 +79,10 @@ def flash_attn_bwd(
 ) -> tuple[Tracer, ...]:
     """(dq, dk, dv): the gradients of q, k and v where that of o is do; the same bits on every run.
 
-    o and lse are what `flash_attn` gave under the same options. dk and dv are summed over the query
-    heads that share a key head. Rows that see no key give no gradient. With `bias_gradient` the
-    result is (dq, dk, dv, dbias), dbias having the shape and dtype of bias.
+    o and lse are what `flash_attn` gave under the same options; with None for lse it is computed
+    again. dk and dv are summed over the query heads that share a key head. Rows that see no key
+    give no gradient. With `bias_gradient` the result is (dq, dk, dv, dbias), dbias having the shape
+    and dtype of bias.
     Raises ShapeError, DtypeError or OptionError that name the operand and what it is.
     """
     op = "flash_attn_bwd"
@@ -90,7 +91,9 @@ def flash_attn_bwd(
     options = _attention(op, causal, scale, window, softcap, extra)
     options["bias_gradient"] = flag(op, "bias_gradient", bias_gradient) or None
     options["schedule"] = schedule_of(op, schedule, BACKWARD_SCHEDULE)
-    operands = tensors(op, q=q, k=k, v=v, o=o, lse=lse, do=do, **given_only(extra))
+    options["compute_lse"] = lse is None or None
+    statistics = {} if lse is None else {"lse": lse}
+    operands = tensors(op, q=q, k=k, v=v, o=o, **statistics, do=do, **given_only(extra))
     return tuple(operands[0].trace.tensor_op(op, operands, options))
 
 

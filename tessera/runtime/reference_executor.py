@@ -40,7 +40,8 @@ def _flash_attn(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndar
 
 
 def _flash_attn_bwd(step: PreparedStep, operands: list[np.ndarray]) -> tuple[np.ndarray, ...]:
-    gradients = reference.flash_attn_bwd(**_attention_arguments(step, operands))
+    arguments = {"lse": None, **_attention_arguments(step, operands)}
+    gradients = reference.flash_attn_bwd(**arguments)
     return gradients[: len(step.results)]
 
 

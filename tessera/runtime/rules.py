@@ -35,7 +35,10 @@ class Scope:
         self.symbols = {n: size for n, size in binding.symbols.items() if size is not None}
         self.contract = contract
         operands = CONTRACTS[contract].operands if contract in CONTRACTS else ()
+        results = CONTRACTS[contract].results if contract in CONTRACTS else ()
         self._broadcast = {one.name: one.dims for one in operands if one.broadcast}
+        alike = [one for one in results if one.shape_of in self._broadcast]
+        self._broadcast |= {one.name: self._broadcast[one.shape_of] for one in alike}
         self.functions = {"stride": self._stride, "address": self._address, "size": self._size}
 
     def value(self, expression: str) -> Any:

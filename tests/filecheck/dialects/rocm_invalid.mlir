@@ -116,3 +116,7 @@ func.func @f(%a: tensor<4x4xf16>) {
 // -----
 // CHECK: error: tessera_rocm.flash_attn_bwd: rows_per_step = 0 must be a positive integer
 "tessera_rocm.flash_attn_bwd"() {name = "fa", head_dim = 64, dtype = "f16", rows_per_step = 0} : () -> ()
+
+// -----
+// CHECK: error: tessera_rocm.flash_attn_bwd: bias_gradient without a bias (bias_dtype)
+"tessera_rocm.flash_attn_bwd"() {name = "fa", head_dim = 64, dtype = "f16", bias_gradient = true} : () -> ()
