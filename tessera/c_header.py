@@ -52,36 +52,11 @@ def c_header(plan: Plan, chip: str, kernels: Sequence[KernelInfo]) -> str:
 
 def _kernel(prefix: str, rule: LaunchRule, info: KernelInfo) -> str:
     sizes = _Sizes(rule.kernel)
-    grid = [sizes.expression(text) for text in rule.grid]
-    scalars = [
-        f"    arguments->{argument.name} = {_scalar(sizes, argument.value, argument.dtype)};"
-        for argument in rule.arguments
-        if argument.kind != BUFFER
-    ]
-    checks = [
-        f"    if (!({sizes.expression(text)})) return {_quoted(message)};"
-        for text, message in rule.requires
-    ]
-    workspaces = [
-        f"/* Workspace {name}: bytes. */\n"
-        f"static inline size_t {prefix}_{name}_bytes(const {prefix}_sizes *sizes) {{\n"
-        f"    return (size_t){_ELEMENT_BYTES[dtype]}"
-        + "".join(f" * (size_t)({sizes.expression(size)})" for size in shape)
-        + ";\n}\n"
-        for name, dtype, shape in rule.workspaces
-    ]
+    # The sizes are known once every expression has been translated.
+    prepare = _prepare_function(prefix, rule, sizes)
+    workspaces = _workspace_functions(prefix, rule, sizes)
     fields = [f"    int64_t {name};" for name in sorted(sizes.names)] or ["    int64_t unused;"]
     x, y, z = rule.block
-    buffers = [argument for argument in rule.arguments if argument.kind == BUFFER]
-    layout = [
-        f"    {'uint64_t' if argument.kind == BUFFER else C_TYPES[argument.dtype]} {argument.name};"
-        for argument in rule.arguments
-    ]
-    asserts = [
-        f"typedef char {prefix}_{one.name}_is_in_place"
-        f"[offsetof({prefix}_arguments, {one.name}) == {found.offset} ? 1 : -1];"
-        for one, found in zip(rule.arguments, info.arguments, strict=True)
-    ]
     return "\n".join(
         [
             f"/* {rule.kernel}: {info.vgprs} VGPRs, {info.lds_bytes} bytes of LDS. */",
@@ -93,31 +68,72 @@ def _kernel(prefix: str, rule: LaunchRule, info: KernelInfo) -> str:
             *fields,
             f"}} {prefix}_sizes;",
             "",
-            "/* The argument block of HIP_LAUNCH_PARAM_BUFFER_POINTER. Device addresses: "
-            f"{', '.join(one.name for one in buffers)}. */",
-            "typedef struct {",
-            *layout,
-            f"}} {prefix}_arguments;",
-            *asserts,
+            *_argument_struct(prefix, rule, info),
             "",
             *workspaces,
-            "/* Fill in the scalars (the buffers are the caller's) and the grid in workgroups;",
-            "   NULL, or what the launch demands and the sizes or addresses do not give. */",
-            f"static inline const char *{prefix}_prepare(const {prefix}_sizes *sizes,",
-            f"    {prefix}_arguments *arguments, uint32_t grid[3]) {{",
-            "    (void)sizes;",
-            *checks,
-            *scalars,
-            *[f"    grid[{axis}] = (uint32_t)({text});" for axis, text in enumerate(grid)],
-            "    return NULL;",
-            "}",
+            *prepare,
             "",
         ]
     )
 
 
-def _scalar(sizes: _Sizes, text: str, dtype: str) -> str:
-    return f"({C_TYPES[dtype]})({sizes.expression(text)})"
+def _argument_struct(prefix: str, rule: LaunchRule, info: KernelInfo) -> list[str]:
+    """The argument block, with every field held to the place that the code object states."""
+    buffers = [argument.name for argument in rule.arguments if argument.kind == BUFFER]
+    return [
+        "/* The argument block of HIP_LAUNCH_PARAM_BUFFER_POINTER. Device addresses: "
+        f"{', '.join(buffers)}. */",
+        "typedef struct {",
+        *[
+            f"    {'uint64_t' if one.kind == BUFFER else C_TYPES[one.dtype]} {one.name};"
+            for one in rule.arguments
+        ],
+        f"}} {prefix}_arguments;",
+        *[
+            f"typedef char {prefix}_{one.name}_is_in_place"
+            f"[offsetof({prefix}_arguments, {one.name}) == {found.offset} ? 1 : -1];"
+            for one, found in zip(rule.arguments, info.arguments, strict=True)
+        ],
+    ]
+
+
+def _workspace_functions(prefix: str, rule: LaunchRule, sizes: _Sizes) -> list[str]:
+    return [
+        f"/* Workspace {name}: bytes. */\n"
+        f"static inline size_t {prefix}_{name}_bytes(const {prefix}_sizes *sizes) {{\n"
+        f"    return (size_t){_ELEMENT_BYTES[dtype]}"
+        + "".join(f" * (size_t)({sizes.expression(size)})" for size in shape)
+        + ";\n}\n"
+        for name, dtype, shape in rule.workspaces
+    ]
+
+
+def _prepare_function(prefix: str, rule: LaunchRule, sizes: _Sizes) -> list[str]:
+    checks = [
+        f"    if (!({sizes.expression(text)})) return {_quoted(message)};"
+        for text, message in rule.requires
+    ]
+    scalars = [
+        f"    arguments->{one.name} = ({C_TYPES[one.dtype]})({sizes.expression(one.value)});"
+        for one in rule.arguments
+        if one.kind != BUFFER
+    ]
+    grid = [
+        f"    grid[{axis}] = (uint32_t)({sizes.expression(text)});"
+        for axis, text in enumerate(rule.grid)
+    ]
+    return [
+        "/* Fill in the scalars (the buffers are the caller's) and the grid in workgroups;",
+        "   NULL, or what the launch demands and the sizes or addresses do not give. */",
+        f"static inline const char *{prefix}_prepare(const {prefix}_sizes *sizes,",
+        f"    {prefix}_arguments *arguments, uint32_t grid[3]) {{",
+        "    (void)sizes;",
+        *checks,
+        *scalars,
+        *grid,
+        "    return NULL;",
+        "}",
+    ]
 
 
 def _quoted(text: str) -> str:
@@ -158,8 +174,8 @@ class _Sizes:
                 return self._comparison(node)
             case ast.BinOp():
                 return self._binary(node)
-            case ast.Call(func=ast.Name()):
-                return self._call(node.func.id, node.args)
+            case ast.Call(func=ast.Name(id=function)):
+                return self._call(function, node.args)
         raise self._refused(node)
 
     def _comparison(self, node: ast.Compare) -> str:
