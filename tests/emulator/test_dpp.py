@@ -16,7 +16,7 @@ from emulator_witness.harness import EXEC, LANES, SCALARS, Case, run_batch, run_
 from emulator_witness.vector_cases import random_inputs
 from emulator_witness.vector_comparison import mismatches
 
-FAMILIES = ("VOP1", "VOP2", "VOPC", "VOP3")
+FAMILIES = ("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOP3P")
 WAVES = 2
 CASES_PER_LAUNCH = 150
 
@@ -25,7 +25,7 @@ CASES_PER_LAUNCH = 150
 def test_family_with_moved_lanes(family):
     found = []
     operations = eligible(family)
-    assert len(operations) > 25
+    assert len(operations) > (0 if family == "VOP3SD" else 25)
     for first in range(0, len(operations), CASES_PER_LAUNCH):
         plans = [
             plan_dpp(x, family, random.Random(zlib.crc32(x.name.encode())))

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("tinygrad")
 
 from emulator_witness.assembler import isa, s, v
-from emulator_witness.kernels import wait_loads
+from emulator_witness.kernels import run, wait_loads
 from emulator_witness.sanitized import LANES, OUT, X, buffers, clean, finding_of, load, store
 
 from tessera import emulator
@@ -180,3 +180,101 @@ def test_read_of_global_memory_that_was_never_written():
     assert (finding.kind, finding.lane, finding.buffer) == ("uninitialized", 0, "out")
     first_written = [isa.v_mov_b32_e32(v[3], 0), store(3), isa.s_waitcnt_vscnt(isa.NULL, 0)]
     clean([*first_written, *read], arrays)
+
+
+# Other ways to the same memory
+
+
+def test_atomics_are_bounded_too():
+    body = [
+        isa.v_mov_b32_e32(v[2], 1),
+        isa.global_atomic_add_u32(addr=v[1], data=v[2], saddr=OUT),
+    ]
+    finding = finding_of(emulator.MemoryAccessError, body, {**buffers(), "out": ones(31)}, 1)
+    assert (finding.kind, finding.lane, finding.buffer) == ("out_of_bounds", 31, "out")
+    body[1] = isa.ds_add_u32(addr=v[1], data0=v[2], offset0=4)
+    fill = [isa.ds_store_b32(addr=v[1], data0=v[2]), wait_loads()]
+    code = [body[0], *fill, body[1], wait_loads()]
+    finding = finding_of(emulator.MemoryAccessError, code, buffers(), 3, lds_bytes=128)
+    assert (finding.kind, finding.lane, finding.address) == ("out_of_bounds", 31, 128)
+
+
+def ones(count):
+    return np.ones(count, np.float32)
+
+
+def test_flat_access_behind_the_buffer():
+    body = [
+        isa.v_add_co_u32(v[2], s[96], s[4], v[1]),
+        isa.VOP3SD(isa.VOP3SDOp.V_ADD_CO_CI_U32, v[3], s[97], s[5], 0, s[96]),
+        isa.flat_load_b32(vdst=v[4], addr=v[2:3]),
+        wait_loads(),
+    ]
+    finding = finding_of(emulator.MemoryAccessError, body, {"x": ones(31), "out": ones(1)}, 2)
+    assert (finding.kind, finding.lane, finding.buffer) == ("out_of_bounds", 31, "x")
+    clean(body, buffers())
+
+
+def test_the_second_address_of_an_lds_pair():
+    body = [
+        isa.v_mov_b32_e32(v[2], 0),
+        isa.ds_store_2addr_b32(addr=v[1], data0=v[2], data1=v[2], offset0=0, offset1=32),
+        wait_loads(),
+    ]
+    finding = finding_of(emulator.MemoryAccessError, body, buffers(), 1, lds_bytes=252)
+    assert (finding.kind, finding.lane, finding.address) == ("out_of_bounds", 31, 252)
+    clean(body, buffers(), lds_bytes=256)
+
+
+def test_a_descriptor_longer_than_its_buffer():
+    """num_records of 2 GiB lets the access through: the memory behind it decides."""
+    body = [
+        isa.s_mov_b64(s[8:9], X),
+        isa.s_mov_b32(s[10], 0x7FFFFFFF),
+        isa.s_mov_b32(s[11], 0x31004000),
+        isa.buffer_load_b32(vdata=v[2], vaddr=v[1], srsrc=s[8:11], soffset=0, offen=1),
+        wait_loads(),
+    ]
+    finding = finding_of(emulator.MemoryAccessError, body, {"x": ones(31), "out": ones(1)}, 3)
+    assert (finding.kind, finding.lane, finding.buffer) == ("out_of_bounds", 31, "x")
+    clean(body, buffers())
+
+
+def test_a_wide_access_of_which_a_part_was_never_written():
+    arrays = {**buffers(), "out": emulator.uninitialized(np.zeros(64, np.float32))}
+    write = [
+        isa.v_mov_b32_e32(v[2], 0),
+        isa.v_lshlrev_b32_e32(v[4], 3, v[0]),
+        store(2, address=v[4]),
+        isa.s_waitcnt_vscnt(isa.NULL, 0),
+    ]
+    wide = isa.global_load_b64(vdst=v[6:7], addr=v[4], saddr=OUT)
+    finding = finding_of(emulator.UninitializedReadError, [*write, wide, wait_loads()], arrays, 4)
+    assert (finding.lane, finding.buffer) == (0, "out")
+    clean([*write, load(6, address=v[4], base=OUT), wait_loads()], arrays)
+
+
+def test_scratch_that_was_never_written():
+    read = isa.scratch_load_b32(vdst=v[3], addr=v[0], saddr=isa.NULL, offset=8)
+    body = [read, wait_loads(), isa.v_add_f32_e32(v[4], v[3], v[3])]
+    with pytest.raises(emulator.UninitializedReadError) as caught:
+        run(body, buffers(), private_bytes=64)
+    assert caught.value.finding.kind == "uninitialized"
+    write = isa.scratch_store_b32(addr=v[0], data=v[0], saddr=isa.NULL, offset=8)
+    clean([write, isa.s_waitcnt_vscnt(isa.NULL, 0), *body], buffers(), private_bytes=64)
+
+
+def test_a_workgroup_does_not_see_the_lds_of_another():
+    """Workgroup 0 fills its LDS; workgroup 1 reads its own, which nobody wrote."""
+    body = [
+        isa.s_cmp_lg_u32(s[2], 0),
+        isa.s_cbranch_scc1(simm16=3),
+        isa.ds_store_b32(addr=v[1], data0=v[0]),
+        wait_loads(),
+        isa.ds_load_b32(vdst=v[3], addr=v[1]),
+        wait_loads(),
+        store(3),
+    ]
+    with pytest.raises(emulator.UninitializedReadError) as caught:
+        run(body, buffers(), grid=2, lds_bytes=128)
+    assert caught.value.finding.workgroup == (1, 0, 0)

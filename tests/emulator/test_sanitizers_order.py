@@ -75,6 +75,48 @@ def test_a_load_whose_target_is_overwritten_before_its_wait():
     assert "v2" in finding.message
 
 
+def test_scalar_loads_return_in_any_order():
+    """Waiting until one of two is left says nothing about which."""
+    body = [
+        isa.s_load_b32(sdata=s[20], sbase=X, offset=0, soffset=isa.NULL),
+        isa.s_load_b32(sdata=s[21], sbase=X, offset=64, soffset=isa.NULL),
+        isa.s_waitcnt(simm16=0x3F << 10 | 1 << 4 | 7),
+        isa.s_add_u32(s[22], s[20], 1),
+        wait_loads(),
+    ]
+    finding = finding_of(emulator.MissingWaitError, body, buffers(), 3)
+    assert "s20" in finding.message
+
+
+def test_a_flat_load_needs_both_counters():
+    address = [
+        isa.v_add_co_u32(v[2], s[96], s[4], v[1]),
+        isa.VOP3SD(isa.VOP3SDOp.V_ADD_CO_CI_U32, v[3], s[97], s[5], 0, s[96]),
+        isa.flat_load_b32(vdst=v[4], addr=v[2:3]),
+    ]
+    use = [isa.v_mov_b32_e32(v[5], v[4]), wait_loads()]
+    for wait in (VMCNT_0, LGKMCNT_0):
+        body = [*address, isa.s_waitcnt(simm16=wait), *use]
+        finding = finding_of(emulator.MissingWaitError, body, buffers(), 4)
+        assert "v4" in finding.message
+    both = [isa.s_waitcnt(simm16=VMCNT_0), isa.s_waitcnt(simm16=LGKMCNT_0)]
+    clean([*address, *both, *use], buffers())
+
+
+def test_what_needs_no_wait():
+    """Store data is read when the store issues; loads may be outstanding at the end."""
+    arrays = buffers()
+    body = [
+        isa.v_mov_b32_e32(v[2], 1.0),
+        store(2),
+        isa.v_mov_b32_e32(v[2], 2.0),
+        load(3),
+        isa.v_mov_b32_e32(v[4], v[2]),
+    ]
+    clean(body, arrays)
+    assert (arrays["out"] == 1.0).all()
+
+
 # LDS races and barriers
 
 
@@ -113,6 +155,58 @@ def test_lds_race_between_waves():
     assert "LDS" in finding.message
     clean([*fill, *exchange(isa.s_barrier())], arrays, block=64, lds_bytes=256)
     assert np.array_equal(arrays["out"].view(np.uint32), (np.arange(64) + 32) % 64)
+
+
+def test_a_store_after_the_read_of_another_wave():
+    """Write after read: the barrier is behind the store instead of in front of it."""
+    fill = [
+        isa.ds_store_b32(addr=v[1], data0=v[0]),
+        wait_loads(),
+        isa.s_barrier(),
+    ]
+    turn = [
+        isa.v_xor_b32_e32(v[2], 128, v[1]),
+        isa.ds_load_b32(vdst=v[3], addr=v[2]),
+        wait_loads(),
+    ]
+    overwrite = [isa.ds_store_b32(addr=v[1], data0=v[3]), wait_loads()]
+    with pytest.raises(emulator.LdsRaceError):
+        run([*fill, *turn, *overwrite, isa.s_barrier()], buffers(64), block=64, lds_bytes=256)
+    clean([*fill, *turn, isa.s_barrier(), *overwrite], buffers(64), block=64, lds_bytes=256)
+
+
+def test_accesses_of_different_sizes_race_where_they_overlap():
+    """Wave 0 stores bytes 0 to 7, wave 1 one byte: byte 7 races, byte 8 does not."""
+
+    def body(place):
+        return [
+            isa.v_mov_b32_e32(v[2], 0),
+            isa.v_mov_b32_e32(v[3], 0),
+            isa.v_readfirstlane_b32_e32(s[20], v[0]),
+            isa.s_mov_b32(isa.EXEC_LO, 1),
+            isa.s_cmp_lg_u32(s[20], 0),
+            isa.s_cbranch_scc1(simm16=3),
+            isa.ds_store_b64(addr=v[2], data0=v[2:3]),
+            isa.s_branch(simm16=2),
+            isa.ds_store_b8(addr=v[2], data0=v[2], offset0=place),
+            wait_loads(),
+        ]
+
+    with pytest.raises(emulator.LdsRaceError) as caught:
+        run(body(7), buffers(64), block=64, lds_bytes=16)
+    assert caught.value.finding.instruction.startswith("ds_store")
+    clean(body(8), buffers(64), block=64, lds_bytes=16)
+
+
+def test_lanes_of_one_wave_and_waves_of_two_workgroups_do_not_race():
+    body = [
+        isa.v_mov_b32_e32(v[2], 0),
+        isa.ds_store_b32(addr=v[2], data0=v[0]),
+        isa.ds_load_b32(vdst=v[3], addr=v[2]),
+        wait_loads(),
+        store(3),
+    ]
+    clean(body, buffers(), grid=3, lds_bytes=4)
 
 
 def test_two_waves_storing_to_one_address():
