@@ -8,6 +8,8 @@ operation.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 LANES = 32
@@ -32,6 +34,14 @@ def register_set(first: int, count: int = 1) -> int:
 def vector_set(first: int, count: int = 1) -> int:
     """The set of `count` vector registers from v[`first`] on."""
     return ((1 << count) - 1) << (FIRST_VGPR + first)
+
+
+def register_union(numbers: Iterable[int]) -> int:
+    """The set of these register numbers."""
+    registers = 0
+    for number in numbers:
+        registers |= 1 << number
+    return registers
 
 
 def members(registers: int) -> list[int]:

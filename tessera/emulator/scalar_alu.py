@@ -12,7 +12,7 @@ import numpy as np
 
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
-from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT, members
+from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT, members, register_union
 from tessera.emulator.semantics import SCALAR_OPS, ScalarOp
 from tessera.emulator.state import WaveGroup
 from tessera.emulator.step import Mode, Run, Step, unsupported
@@ -31,6 +31,21 @@ EXEC_LOGIC: dict[str, Logic] = {
     "S_OR_NOT0": lambda s, e: ~s | e,
     "S_OR_NOT1": lambda s, e: s | ~e,
 }
+
+
+# 64-bit operations whose low result does not depend on the operands' high halves.
+HALVES_APART = (
+    "S_LSHL_B64",
+    "S_NOT_B64",
+    "S_AND_B64",
+    "S_OR_B64",
+    "S_XOR_B64",
+    "S_NAND_B64",
+    "S_NOR_B64",
+    "S_XNOR_B64",
+    "S_AND_NOT1_B64",
+    "S_OR_NOT1_B64",
+)
 
 
 def translate_sop1(instruction: Instruction, mode: Mode) -> Step:
@@ -98,7 +113,16 @@ def assemble(
     if instruction.name in ("S_MOV_B32", "S_MOV_B64"):
         sources = [register for register in members(reads) if register < NULL]
         copies = tuple((destination + i, register) for i, register in enumerate(sources))
-    unchecked = reads if copies else 0
+    elif instruction.name in HALVES_APART:
+        # The low result needs the low half alone: compilers leave the high one undefined.
+        pairs = [instruction.field(7, 0), instruction.field(15, 8)]
+        pairs = pairs[: 1 if instruction.name in ("S_LSHL_B64", "S_NOT_B64") else 2]
+        copies = tuple((destination + 1, first + 1) for first in pairs if first < NULL)
+    elif instruction.name in ("S_ADDC_U32", "S_SUBB_U32"):
+        # The high half of a 64-bit sum, undefined likewise where only the low one counts.
+        pairs = [instruction.field(7, 0), instruction.field(15, 8)]
+        copies = tuple((destination, source) for source in pairs if source < NULL)
+    unchecked = register_union(source for _, source in copies)
     return Step(instruction, run, reads, writes, keeps, unchecked=unchecked, copies=copies)
 
 

@@ -22,6 +22,7 @@ from tessera.emulator.registers import (
     FIRST_VGPR,
     NULL,
     VCC_LO,
+    register_union,
     vector_set,
 )
 from tessera.emulator.semantics import VECTOR_OPS, VectorOp
@@ -190,6 +191,15 @@ def _passed_on(
         source = fields.sources[0]
         is_register = op.is_vgpr(source) or op.is_scalar_register(source)
         return reads, ((FIRST_VGPR + fields.destination, source),) if is_register else ()
+    if "_CO_CI_" in instruction.name:
+        # The high half of a 64-bit sum, undefined likewise where only the low one counts.
+        registers = [source for source in fields.sources if source < NULL or op.is_vgpr(source)]
+        copies = tuple((FIRST_VGPR + fields.destination, source) for source in registers)
+        return register_union(registers), copies
+    if instruction.name == "V_LSHLREV_B64" and op.is_vgpr(fields.sources[1]):
+        # The low result needs the low half alone: compilers leave the high one undefined.
+        high = fields.sources[1] + 1
+        return 1 << high, ((FIRST_VGPR + fields.destination + 1, high),)
     return 0, ()
 
 
