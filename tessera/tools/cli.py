@@ -46,6 +46,7 @@ COMMANDS = (
     Command("run", "tessera.tools.commands.run"),
     Command("emulate", "tessera.tools.commands.emulate", forwards=True),
     Command("matrix", "tessera.tools.commands.matrix"),
+    Command("ladder", "tessera.tools.commands.ladder"),
     Command("cache", "tessera.tools.commands.cache"),
     Command("doctor", "tessera.tools.commands.doctor"),
 )

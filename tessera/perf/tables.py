@@ -1,0 +1,77 @@
+"""Ladder documents to a table for the terminal, and notes below it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tessera.perf.documents import row_key
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def table(document: dict[str, Any], ratios: dict[tuple[Any, ...], float] | None = None) -> Table:
+    """One line per row; `ratios` (from `documents.moved`) adds new speed over old speed."""
+    from rich.table import Table
+
+    title = (
+        f"{document['ladder']} on {document['chip']}, time by {document['time_source']} "
+        f"at {document['clock_ghz']} GHz, peak {document['peak_tflops']:.1f} TFLOP/s"
+    )
+    result = Table(title=title)
+    for name in ("shape", "dtype", "schedule"):
+        result.add_column(name, no_wrap=True)
+    for name in ("ms", "TFLOP/s", "of peak", "error", "VGPR", "LDS", "waves", "per WMMA", "law"):
+        result.add_column(name, justify="right", no_wrap=True)
+    result.add_column("bound")
+    if ratios is not None:
+        result.add_column("moved", justify="right")
+    for row in document["rows"]:
+        cells = _cells(row)
+        if ratios is not None:
+            ratio = ratios.get(row_key(row))
+            cells.append("" if ratio is None else f"{ratio:.3f}x")
+        result.add_row(*cells)
+    return result
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    shape = " ".join(str(value) for value in row["shape"].values() if value != "none")
+    head = [shape, row["dtype"], row["schedule"]["name"]]
+    if row["status"] != "ok":
+        return [*head, *[""] * 9, f"{row['status']}: {row['why']}"]
+    return [
+        *head,
+        f"{row['seconds'] * 1e3:.3f}",
+        f"{row['tflops']:.2f}",
+        f"{row['share_of_peak']:.1%}",
+        f"{row['error_multiple']:.2f}",
+        str(row["registers"]) + ("*" if row["spills"] else ""),
+        str(row["lds_bytes"]),
+        _number(row, "occupancy", ".1f"),
+        _number(row, "instructions_per_wmma", ".1f"),
+        _number(row, "issue_law", ".3f"),
+        row.get("bound", "").split(" (")[0].split(";")[0],
+    ]
+
+
+def _number(row: dict[str, Any], name: str, form: str) -> str:
+    return format(row[name], form) if name in row else ""
+
+
+def notes(document: dict[str, Any]) -> list[str]:
+    """What the columns mean, and published figures with the share of their own clock's peak."""
+    lines = [
+        "error: multiple of the derived bound, on a small shape on the emulator; waves: per SIMD; "
+        "per WMMA: instructions in the main loop; law: 32 WMMA / (34 WMMA + VALU + 3 LDS + 2 VMEM)"
+    ]
+    if document["time_source"] == "model":
+        lines.append("Times are a model's, not measured: docs/timing_model.md has its errors.")
+    if any(row.get("spills") for row in document["rows"]):
+        lines.append("*: registers spilled to scratch")
+    for one in document["published"]:
+        share = one["share_of_peak"]
+        at = "clock not recorded" if share is None else f"{share:.0%} of peak at its clock"
+        sizes = " ".join(str(size) for size in one["sizes"].values())
+        lines.append(f"published: {sizes} {one['label']} {one['tflops']} TFLOP/s, {at}")
+    return lines
