@@ -110,6 +110,10 @@ class AttentionProgram:
 
     def write(self) -> None:
         """The whole kernel."""
+        seq_q = self.heads.sequence.seq_q
+        on_existing_rows(self.program, self.problem, self.first_query, seq_q, self._write)
+
+    def _write(self) -> None:
         self._store(self._walk(self._load_queries(), self._initial_state()))
 
     def _load_queries(self) -> OwnedRows:

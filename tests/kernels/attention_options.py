@@ -129,12 +129,15 @@ def forward_function(names: tuple[str, ...], compiled_in: tuple[tuple[str, Any],
 
 
 @cache
-def backward_function(names: tuple[str, ...], compiled_in: tuple[tuple[str, Any], ...]) -> Any:
-    """A jitted (dq, dk, dv) that takes the tensors called `names` behind q, k, v, o, lse, do."""
+def backward_function(
+    names: tuple[str, ...], compiled_in: tuple[tuple[str, Any], ...], has_lse: bool = True
+) -> Any:
+    """A jitted (dq, dk, dv[, dbias]) of q, k, v, o, do, lse if there is one, and `names`."""
 
     @tessera.jit(target=CHIP)
-    def attention_backward(q, k, v, o, lse, do, *extra):
-        tensors = dict(zip(names, extra))
+    def attention_backward(q, k, v, o, do, *extra):
+        lse, rest = (extra[0], extra[1:]) if has_lse else (None, extra)
+        tensors = dict(zip(names, rest))
         return ops.flash_attn_bwd(q, k, v, o, lse, do, **tensors, **dict(compiled_in))
 
     return attention_backward
@@ -151,7 +154,7 @@ def guard(value: Any) -> Any:
     if isinstance(value, testing.GuardedBuffer):
         return value
     order = np.argsort([-stride for stride in value.strides], kind="stable")
-    buffer = testing.guarded(np.ascontiguousarray(value.transpose(order)))
+    buffer = testing.guarded(np.array(value.transpose(order), order="C"))
     return replace(buffer, array=buffer.array.transpose(np.argsort(order)))
 
 
@@ -183,12 +186,15 @@ def run_backward(
 ) -> tuple[np.ndarray, ...]:
     """(dq, dk, dv[, dbias]) of arrays or guarded buffers, canaries around all of them."""
     tensors, compiled_in = parted(options)
-    operands = tuple(guard(x) for x in (q, k, v, o, lse, do, *tensors.values()))
+    statistics = () if lse is None else (lse,)
+    operands = tuple(guard(x) for x in (q, k, v, o, do, *statistics, *tensors.values()))
     arrays = [operand.array for operand in operands]
     results = [empty_like(one) for one in arrays[:3]]
     if options.get("bias_gradient") and "bias" in tensors:
-        results.append(empty_like(tensors["bias"]))
-    artifact = backward_function(tuple(tensors), compiled_in).lower(*arrays)
+        bias = tensors["bias"]
+        results.append(testing.guarded_empty(bias.shape, bias.dtype))
+    function = backward_function(tuple(tensors), compiled_in, lse is not None)
+    artifact = function.lower(*arrays)
     launch(artifact, operands, tuple(results), executor)
     return tuple(one.array for one in results)
 
