@@ -557,7 +557,8 @@ class ConvertOp(IRDLOperation):
     """Turn an accumulator into an operand of the next product without leaving registers.
 
     The accumulator's rows become the contracted index, in the order that the matrix-core row's
-    `converted_order` states. Rounding is to nearest even, or with `toward_zero` the cheapest one.
+    `converted_order` states. Rounding is to nearest (of f16 with ties to even, of bf16 with ties
+    away from zero), or with `toward_zero` the cheapest one.
     """
 
     name = "wave.convert"
