@@ -135,9 +135,10 @@ def plan_vector(
         if not _make_high(plan):
             return None
     elif variant == "literal":
-        encoding = _with_literal(operation, encoding, plan, rng)
-        if encoding is None:
+        with_literal = _with_literal(operation, encoding, plan, rng)
+        if with_literal is None:
             return None
+        encoding = with_literal
     elif variant == "last_scalar":
         if len(sources) < 2 or not encoding.__name__.startswith("VOP3"):
             return None
