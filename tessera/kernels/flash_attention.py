@@ -12,6 +12,7 @@ from tessera.kernels.attention_geometry import (
     Heads,
     Visibility,
     keys_of_queries,
+    on_existing_rows,
 )
 from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_problem import (
