@@ -28,6 +28,9 @@ def generated():
 
 @pytest.mark.parametrize("path", with_blocks(), ids=name_of)
 def test_python_blocks_run_one_after_the_other(path, tmp_path, monkeypatch):
+    # Documents name files of the checkout; what their blocks write stays outside of it.
+    for folder in ("docs", "examples", "tests"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
     monkeypatch.chdir(tmp_path)
     text = path.read_text()
     namespace = {"__name__": "__main__"}
