@@ -24,6 +24,7 @@ def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[st
         if value and value not in allowed:
             raise OptionError(f"matmul: {name} = {value!r} is not allowed; " + supported(allowed))
     packed = {name: options.get(f"packed_{name}") for name in ("a", "b")}
+    _check_inner_size(operands, options)
     if any(packed.values()):
         for name, dtype in packed.items():
             if dtype not in PACKED_DTYPES:
@@ -53,6 +54,21 @@ def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[st
         raise OptionError(
             "matmul: alpha, beta, bias, activation, gate and residual compute in f32; with integer "
             "operands ask for out_dtype " + supported(FLOAT_DTYPES)
+        )
+
+
+def _check_inner_size(operands: Mapping[str, TensorSpec], options: Mapping[str, object]) -> None:
+    """Check a stated count of packed numbers against the bytes that hold them."""
+    size = options.get("inner_size")
+    if size is None:
+        return
+    if not options.get("packed_a"):
+        raise OptionError(f"matmul: inner_size = {size!r} is for packed operands only")
+    columns = operands["a"].shape[-1]
+    if columns is not None and (int(str(size)) + 1) // 2 != columns:
+        raise ShapeError(
+            f"matmul: inner_size = {size} packed numbers do not fill the {columns} bytes of each "
+            "row of operand 'a'"
         )
 
 

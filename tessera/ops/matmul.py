@@ -54,6 +54,10 @@ def matmul(
     operands = tensors("matmul", a=a, b=b, **given)
     if bias_axis not in BIAS_AXES:
         raise OptionError(f"matmul: bias_axis = {bias_axis!r}; " + supported(BIAS_AXES))
+    if addend is None and beta != 1.0:
+        raise OptionError(f"matmul: beta = {beta!r} needs an addend")
+    if bias is None and bias_axis != "column":
+        raise OptionError(f"matmul: bias_axis = {bias_axis!r} needs a bias")
     packed_a, packed_b = packed if isinstance(packed, tuple) else (packed, packed)
     scale = number("matmul", "alpha", alpha)
     options = {

@@ -162,5 +162,11 @@ def test_what_does_not_fit_raises_by_name(executor):
         run_fused(executor, a, b, activation="tanh")
     with pytest.raises(OptionError, match="bias_axis"):
         run_fused(executor, a, b, bias=np.zeros(8, np.float16), bias_axis="both")
+    with pytest.raises(OptionError, match="beta = 2.0 needs an addend"):
+        run_fused(executor, a, b, beta=2.0)
+    with pytest.raises(OptionError, match="bias_axis = 'row' needs a bias"):
+        run_fused(executor, a, b, bias_axis="row")
+    with pytest.raises(OptionError, match="inner_size = 8 is for packed operands"):
+        run_fused(executor, a, b, inner_size=8)
     with pytest.raises(ShapeError, match="operand 'bias' has dimension 'n'"):
         run_fused(executor, a, b, bias=np.zeros(9, np.float16))

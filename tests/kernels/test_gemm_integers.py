@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from gemm_runs import expected_fused, lowered, run_fused
 
+import tessera
 from tessera import testing
-from tessera.errors import DtypeError, OptionError, TesseraError
+from tessera.errors import DtypeError, OptionError, ShapeError
 from tessera.kernels.schedules import GEMM_SCHEDULES
 from tessera.reference import integer_matmul, pack_int4, unpack_int4
 
@@ -192,7 +193,52 @@ def test_what_is_not_built_raises_by_name(executor, options, error):
         run_fused(executor, x, x, **options)
 
 
-def test_inner_size_must_fill_the_bytes(executor):
+@pytest.mark.parametrize("inner_size", [29, 30, 33])
+def test_inner_size_must_fill_the_bytes(executor, inner_size):
     x = np.zeros((16, 16), np.uint8)
-    with pytest.raises(TesseraError, match="inner_size"):
-        run_fused(executor, x, x, packed="i4", transpose_b=True, inner_size=29)
+    with pytest.raises(ShapeError, match=f"inner_size = {inner_size}"):
+        run_fused(executor, x, x, packed="i4", transpose_b=True, inner_size=inner_size)
+
+
+# Per matrix instruction of one K slice: as f16 is held to, so are the narrower numbers.
+@pytest.mark.parametrize("dtype, transposes", [
+    ("i8", (False, True)), ("i8", (False, False)), ("i8", (True, True)), ("i4", (False, True)),
+], ids=str)  # fmt: skip
+def test_the_main_loop_leaves_the_issue_slots_to_the_matrix_core(dtype, transposes):
+    schedule = GEMM_SCHEDULES["128x128"].for_bits({"i8": 8, "i4": 4}[dtype])
+    classes = []
+    for slices in (4, 6):
+        k = slices * schedule.block_k // (2 if dtype == "i4" else 1)
+        shapes = [(schedule.tile_m, k), (k, schedule.tile_n)]
+        kind = np.uint8 if dtype == "i4" else np.int8
+        a, b = (np.zeros(s[::-1] if t else s, kind) for s, t in zip(shapes, transposes))
+        options = dict(zip(("transpose_a", "transpose_b"), transposes))
+        packed = dtype if dtype == "i4" else None
+        run_fused("emulator", a, b, packed=packed, schedule=asdict(schedule), **options)
+        (report,) = tessera.runtime.last_launch().reports
+        classes.append(report.by_class)
+        assert report.scratch_bytes == 0
+    fewer, more = classes
+    matrix = more["wmma"] - fewer["wmma"]
+    is_contiguous = transposes == (False, True)
+    assert (more["valu"] - fewer["valu"]) / matrix <= (1.5 if is_contiguous else 2.2)
+    assert (more["lds"] - fewer["lds"]) / matrix <= (1.25 if is_contiguous else 1.75)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_schedule_gives_the_same_sums(executor, seed):
+    """What a search may try: right, whatever the sizes, or refused when it is compiled."""
+    random = np.random.default_rng(seed)
+    m, n, k = (int(size) for size in random.integers(1, 160, 3))
+    schedule = {name: int(random.integers(1, 4)) for name in ("mt", "nt", "waves_m", "waves_n")}
+    schedule |= {
+        "block_k": int(random.choice([16, 32, 48, 64])), "group_m": int(random.integers(0, 3)),
+        "split_k": int(random.integers(1, 4)),
+    }  # fmt: skip
+    a, b = bytes_of((m, k), "i8", seed), bytes_of((k, n), "u8", seed + 1)
+    layout = LAYOUTS[seed % 4]
+    c = run_fused(
+        executor, stored(a, layout[0]), stored(b, layout[1]), schedule=schedule,
+        transpose_a=layout[0], transpose_b=layout[1],
+    )  # fmt: skip
+    np.testing.assert_array_equal(c, integer_matmul(a, b))
