@@ -6,12 +6,13 @@ a modifier the argument itself comes back, so unmodified operands cost nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from tessera.emulator.decode import Instruction
 from tessera.emulator.operands import FLOAT_KINDS, Fetch
-from tessera.emulator.step import Mode
+from tessera.emulator.step import Mode, unsupported
 
 SIGN_KINDS = {"b32": np.float32, "b16": np.float16, "b64": np.float64}
 FACTORS = {1: 2.0, 2: 4.0, 3: 0.5}
@@ -42,6 +43,14 @@ def _flushed(value: np.ndarray, smallest: np.generic | float) -> np.ndarray:
     if not tiny.any():
         return value
     return np.where(tiny, np.copysign(np.zeros(1, value.dtype), value), value)
+
+
+def check_rounding(instruction: Instruction, kinds: Iterable[str], mode: Mode) -> None:
+    """Refuse by name what MODE asks of float operands and is not built: other roundings."""
+    chosen = set(kinds)
+    narrow = chosen & {"f16", "pk_f16", "f64"}
+    if ("f32" in chosen and mode.round32) or (narrow and mode.round64):
+        raise unsupported(instruction, "rounding other than to nearest even (MODE)")
 
 
 def flush_mode(kind: str, mode: Mode) -> int:

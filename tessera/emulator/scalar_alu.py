@@ -6,10 +6,12 @@ M0-relative registers, the constants in SOPK, and the wiring of SCC.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
 
+from tessera.emulator import modifiers
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
 from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT, members, register_union
@@ -56,7 +58,7 @@ def translate_sop1(instruction: Instruction, mode: Mode) -> Step:
         return _exec_step(instruction, source, destination)
     if "MOVREL" in name:
         return _relative_step(instruction, source, destination)
-    return build(instruction, [source], destination)
+    return build(instruction, [source], destination, mode)
 
 
 def translate_sop2(instruction: Instruction, mode: Mode) -> Step:
@@ -67,21 +69,30 @@ def translate_sop2(instruction: Instruction, mode: Mode) -> Step:
         sources = [first, op.LITERAL, second]
     elif "FMAAK" in instruction.name:
         sources = [first, second, op.LITERAL]
-    return build(instruction, sources, instruction.field(22, 16))
+    return build(instruction, sources, instruction.field(22, 16), mode)
 
 
 def translate_sopc(instruction: Instruction, mode: Mode) -> Step:
     """SOPC: SSRC0 and SSRC1; only SCC is written."""
-    return build(instruction, [instruction.field(7, 0), instruction.field(15, 8)], NULL)
+    return build(instruction, [instruction.field(7, 0), instruction.field(15, 8)], NULL, mode)
 
 
-def build(instruction: Instruction, sources: list[int], destination: int) -> Step:
+def build(instruction: Instruction, sources: list[int], destination: int, mode: Mode) -> Step:
     """The step for an operation of SCALAR_OPS."""
     operation = SCALAR_OPS.get(instruction.name)
     if operation is None:
         raise unsupported(instruction)
     pairs = list(zip(sources, operation.sources))
-    fetches = [op.scalar_fetch(s, kind, instruction.literal) for s, kind in pairs]
+    result = operation.result or ""
+    modifiers.check_rounding(instruction, (*operation.sources, result), mode)
+    fetches = [
+        modifiers.with_input_flush(op.scalar_fetch(s, kind, instruction.literal), kind, mode)
+        for s, kind in pairs
+    ]
+    modify = modifiers.result_modifier(result, False, 0, mode)
+    if modify is not None and not operation.writes_scc:
+        plain = operation.function
+        operation = dataclasses.replace(operation, function=lambda *v: modify(plain(*v)))
     reads = 0
     for source, kind in pairs:
         reads |= op.source_registers(source, kind)

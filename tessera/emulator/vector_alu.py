@@ -145,7 +145,7 @@ WIDE_MULTIPLY_ADD = ("V_MAD_U64_U32", "V_MAD_I64_I32")
 
 def build(instruction: Instruction, operation: VectorOp, fields: Operands, mode: Mode) -> Step:
     """The step for an operation with all its operand fields known."""
-    _check_rounding(instruction, operation, mode)
+    modifiers.check_rounding(instruction, (*operation.sources, *operation.results), mode)
     fetches, reads = source_fetches(instruction, operation, fields, mode)
     kind = operation.results[0]
     writes, keeps = 0, 0
@@ -201,12 +201,6 @@ def _passed_on(
         high = fields.sources[1] + 1
         return 1 << high, ((FIRST_VGPR + fields.destination + 1, high),)
     return 0, ()
-
-
-def _check_rounding(instruction: Instruction, operation: VectorOp, mode: Mode) -> None:
-    kinds = {*operation.sources, *operation.results}
-    if ("f32" in kinds and mode.round32) or (kinds & {"f16", "f64"} and mode.round64):
-        raise unsupported(instruction, "rounding other than to nearest even (MODE)")
 
 
 def source_fetches(

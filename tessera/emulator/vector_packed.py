@@ -16,6 +16,7 @@ from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
 from tessera.emulator.native import matrix_function
 from tessera.emulator.registers import EXEC_LO, FIRST_VGPR, LANES, vector_set
+from tessera.emulator.semantics import VectorOp
 from tessera.emulator.state import WaveGroup
 from tessera.emulator.step import Mode, Step, unsupported
 from tessera.emulator.vector_alu import operation_of
@@ -72,9 +73,18 @@ def _lane_select(instruction: Instruction, sources: list[int]) -> dpp.LaneSelect
     return select
 
 
+def _check_mode(instruction: Instruction, operation: VectorOp, mode: Mode) -> None:
+    """Packed math is built for rounding to nearest even and kept denormals."""
+    kinds = (*operation.sources, *operation.results)
+    modifiers.check_rounding(instruction, kinds, mode)
+    if "pk_f16" in kinds and mode.denorm64 != 3:
+        raise unsupported(instruction, "flushed f16 denormals (MODE)")
+
+
 def _packed(instruction: Instruction, mode: Mode) -> Step:
     operation, fields = operation_of(instruction), PackedFields.of(instruction)
     sources = _sources(instruction)
+    _check_mode(instruction, operation, mode)
     select = _lane_select(instruction, sources)
     function = operation.function
     if fields.clamp and operation.results[0] not in op.FLOAT_KINDS:
@@ -161,6 +171,7 @@ def _mixed(instruction: Instruction, mode: Mode) -> Step:
     """
     fields, sources = PackedFields.of(instruction), _sources(instruction)
     operation = operation_of(instruction)
+    _check_mode(instruction, operation, mode)
     select = _lane_select(instruction, sources)
     fetches, reads = [], 0
     for i, source in enumerate(sources):
