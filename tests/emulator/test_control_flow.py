@@ -217,6 +217,40 @@ def test_flushing_of_subnormals_follows_the_mode():
     assert np.array_equal(product(0xC0), np.zeros(LANES))
 
 
+def test_denorm_mode_switches_flushing_for_a_part_of_the_program():
+    """Bits 1:0 rule float32, 3:2 float16 and float64: LLVM brackets divisions with it."""
+    tiny = np.full(LANES, 2.0**-130, np.float32)
+    arrays = {"x": tiny.copy(), "out": np.ones(3 * LANES, np.float32)}
+    half = 0x0200  # a subnormal float16
+    body = [
+        isa.global_load_b32(vdst=v[2], addr=v[1], saddr=X),
+        isa.s_waitcnt(simm16=0),
+        isa.SOPP(isa.SOPPOp.S_DENORM_MODE, simm16=0b1100),
+        isa.v_mul_f32_e32(v[3], 1.0, v[2]),
+        isa.v_mov_b32_e32(v[5], half),
+        isa.v_add_f16_e32(v[5], 0, v[5]),
+        isa.SOPP(isa.SOPPOp.S_DENORM_MODE, simm16=0b0011),
+        isa.v_mul_f32_e32(v[4], 1.0, v[2]),
+        isa.v_mov_b32_e32(v[6], half),
+        isa.v_add_f16_e32(v[6], 0, v[6]),
+        isa.v_lshl_or_b32(v[5], v[6], 16, v[5]),
+        store(3),
+        store(4, offset=4 * LANES),
+        store(5, offset=8 * LANES),
+    ]
+    clean(body, arrays)
+    assert (arrays["out"][:LANES] == 0.0).all()
+    assert np.array_equal(arrays["out"][LANES : 2 * LANES], tiny)
+    assert (arrays["out"][2 * LANES :].view(np.uint32) == half).all()
+
+
+def test_saved_end_of_the_program():
+    arrays = buffers()
+    body = [isa.SOPP(isa.SOPPOp.S_ENDPGM_SAVED), isa.v_mov_b32_e32(v[2], 1.0), store(2)]
+    clean(body, arrays)
+    assert (arrays["out"] == 0.0).all()
+
+
 def test_rounding_follows_the_mode_or_is_refused_by_name():
     """Float32 rounding toward zero (2 bits at 0): 1 + 2^-24 stays 1 either way, 1 + 3 2^-25 not."""
     arrays = {"x": np.full(LANES, 3 * 2.0**-25, np.float32), "out": np.zeros(LANES, np.float32)}
@@ -255,6 +289,15 @@ def test_instructions_without_a_result():
         isa.s_dcache_inv(),
         isa.buffer_gl0_inv(),
         isa.buffer_gl1_inv(),
+        isa.SMEM(isa.SMEMOp.S_GL1_INV),
+        *(
+            isa.SOPP(isa.SOPPOp[f"S_{name}"], simm16=0)
+            for name in (
+                "WAIT_IDLE WAIT_EVENT INCPERFLEVEL DECPERFLEVEL TTRACEDATA TTRACEDATA_IMM "
+                "CBRANCH_CDBGSYS CBRANCH_CDBGUSER ROUND_MODE"
+            ).split()
+        ),
+        isa.SOPP(isa.SOPPOp.S_DENORM_MODE, simm16=15),
         isa.s_sendmsg(simm16=3),  # deallocate vector registers
     ]
     case = scalar_case(code, SCC=1, VCC=5, M0=7)
@@ -274,74 +317,6 @@ def test_real_time_message():
     after = scalars_after(code)
     first = after["s20"] | after["s21"] << 32
     assert (after["s22"] | after["s23"] << 32) >= first
-
-
-SCALAR_LOADS = [("b32", 1), ("b64", 2), ("b128", 4), ("b256", 8), ("b512", 16)]
-
-
-@pytest.mark.parametrize("suffix, count", SCALAR_LOADS)
-@pytest.mark.parametrize("family", ["s_load", "s_buffer_load"])
-@pytest.mark.parametrize("soffset", [False, True])
-def test_scalar_loads(suffix, count, family, soffset):
-    x = np.random.default_rng(count).integers(0, 2**32, 64, dtype=np.uint32)
-    arrays = {"x": x, "out": np.zeros(LANES, np.uint32)}
-    descriptor = [
-        isa.s_mov_b64(s[8:9], X),
-        isa.s_mov_b32(s[10], 256),
-        isa.s_mov_b32(s[11], 0x31004000),
-        isa.s_mov_b32(s[12], 32),
-    ]
-    base = X if family == "s_load" else s[8:11]
-    target = s[32] if count == 1 else s[32 : 32 + count - 1]
-    offset = 64 if soffset else 96
-    load = getattr(isa, f"{family}_{suffix}")(
-        sdata=target, sbase=base, offset=offset, soffset=s[12] if soffset else isa.NULL
-    )
-    body = [*descriptor, load, isa.s_waitcnt(simm16=0)]
-    for word in range(count):
-        body += [
-            isa.v_mov_b32_e32(v[2], s[32 + word]),
-            isa.v_mov_b32_e32(v[3], 4 * word),
-            isa.s_mov_b32(isa.EXEC_LO, 1),
-            store(2, address=v[3]),
-            isa.s_mov_b32(isa.EXEC_LO, -1),
-        ]
-    clean(body, arrays)
-    assert np.array_equal(arrays["out"][:count], x[24 : 24 + count])
-
-
-def test_scalar_load_with_a_negative_offset():
-    arrays = {"x": np.arange(64, dtype=np.uint32), "out": np.zeros(LANES, np.uint32)}
-    body = [
-        isa.s_add_u32(s[8], s[4], 128),
-        isa.s_addc_u32(s[9], s[5], 0),
-        isa.s_load_b32(sdata=s[20], sbase=s[8:9], offset=-64 & 0x1FFFFF, soffset=isa.NULL),
-        isa.s_waitcnt(simm16=0),
-        isa.v_mov_b32_e32(v[2], s[20]),
-        store(2),
-    ]
-    clean(body, arrays)
-    assert (arrays["out"] == 16).all()
-
-
-@pytest.mark.parametrize("select, records", [(3, 20), (1, 20), (0, 20)])
-def test_buffer_loads_with_a_stride(select, records):
-    """idxen multiplies the index by the stride; OOB_SELECT says whether records are counted."""
-    x = np.arange(128, dtype=np.uint32)
-    arrays = {"x": x, "out": np.zeros(LANES, np.uint32)}
-    body = [
-        isa.s_mov_b32(s[8], s[4]),
-        isa.s_or_b32(s[9], s[5], 12 << 16),  # stride of 12 bytes
-        isa.s_mov_b32(s[10], records),
-        isa.s_mov_b32(s[11], 0x01004000 | select << 28),
-        isa.buffer_load_b32(vdata=v[2], vaddr=v[0], srsrc=s[8:11], soffset=0, idxen=1, offset=4),
-        isa.s_waitcnt(simm16=0),
-        store(2),
-    ]
-    clean(body, arrays)
-    index = np.arange(32)
-    inside = 12 * index + 8 <= records if select == 3 else index < records
-    assert np.array_equal(arrays["out"], np.where(inside, index * 3 + 1, 0))
 
 
 def test_an_unknown_instruction_is_named():
