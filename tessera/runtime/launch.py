@@ -30,6 +30,10 @@ Enqueue = Callable[[list[int], str, int], LaunchRecord]
 """Launch on (addresses of arguments and results, device, stream) without waiting."""
 
 
+LAUNCHERS_PER_ARTIFACT = 64
+_RELAXED = "relaxed"
+
+
 class Outputs(NamedTuple):
     """The caller's own result tensors, in order; None where a fresh one is wanted."""
 
@@ -214,8 +218,21 @@ def launch(
     found = artifact.launchers.get(key)
     if found is None:
         found = _make(artifact, executor, arguments, kinds, outputs)
-        artifact.launchers[key] = found
+        _remember_launcher(artifact, key, found)
     return found.run(arguments, kinds, outputs, stream, is_timed)
+
+
+def _remember_launcher(artifact: Artifact, key: object, made: Launcher) -> None:
+    """Keep a launcher for later calls, in place of the oldest one where there are many.
+
+    A launcher holds buffers: a program whose sizes never repeat must not fill memory with them.
+    """
+    launchers = artifact.launchers
+    while len(launchers) >= LAUNCHERS_PER_ARTIFACT:
+        oldest = next((one for one in list(launchers) if one != _RELAXED), None)
+        if oldest is None or launchers.pop(oldest, None) is None:
+            break
+    launchers[key] = made
 
 
 def launcher(
@@ -265,8 +282,8 @@ def _prepare(
             raise LaunchError(
                 f"{error}: pointer alignment; copy the tensor, or compile with alignment=1"
             ) from error
-        relaxed = artifact.launchers.get("relaxed") or artifact.relaxed()
-        artifact.launchers["relaxed"] = relaxed
+        relaxed = artifact.launchers.get(_RELAXED) or artifact.relaxed()
+        artifact.launchers[_RELAXED] = relaxed
         return relaxed, prepare(relaxed.plan, arguments, outputs)
 
 

@@ -20,6 +20,7 @@ from tessera.errors import DtypeError, LaunchError, ShapeError
 from tessera.plan import InputSlot, LaunchStep, Plan
 from tessera.runtime.emulator_executor import EmulatorRunner
 from tessera.runtime.executors import EXECUTORS, Executor
+from tessera.runtime.launch import LAUNCHERS_PER_ARTIFACT
 from tessera.runtime.record import LaunchRecord
 
 EXECUTABLE = ("emulator", "reference")
@@ -305,6 +306,15 @@ def test_specializations_are_made_once():
         for shape in ((2, 3), (2, 3), (3, 2), (2, 3)):
             runtime.launch(artifact, matrix(*shape), executor="emulator")
     assert len(made) == 2
+
+
+def test_launchers_of_sizes_that_never_repeat_do_not_pile_up():
+    artifact = scale_artifact(2.0, 3.0)
+    for columns in range(1, LAUNCHERS_PER_ARTIFACT + 20):
+        runtime.launch(artifact, matrix(1, columns), executor="reference")
+    assert len(artifact.launchers) == LAUNCHERS_PER_ARTIFACT
+    result = runtime.launch(artifact, matrix(1, 1), executor="reference")
+    np.testing.assert_array_equal(result, [[6.0]])
 
 
 def test_empty_tensors_launch_nothing():
