@@ -31,6 +31,7 @@ NO_EFFECT = (
     "S_TTRACEDATA_IMM",
     "S_ICACHE_INV",
     "S_WAIT_IDLE",
+    "S_WAKEUP",
     "S_WAIT_EVENT",
     "S_WAITCNT_DEPCTR",
     "S_CODE_END",
