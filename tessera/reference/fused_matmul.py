@@ -66,7 +66,7 @@ def fused_matmul(
     left = unpack_int4(a, packed_a, inner_size) if packed_a else np.asarray(a)
     right = unpack_int4(b, packed_b, inner_size) if packed_b else np.asarray(b)
     if weight:
-        right = dequantize(b, scale, zero, weight, group_size).T
+        right, transpose_b = dequantize(b, scale, zero, weight, group_size), True
     left = np.swapaxes(left, -1, -2) if transpose_a else left
     right = np.swapaxes(right, -1, -2) if transpose_b else right
     if left.dtype.kind in "iu":

@@ -1,6 +1,7 @@
 """What follows the sums of a matmul: order of the steps, flavours of GELU, a single rounding."""
 
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,7 +143,7 @@ def test_scaled_bytes_become_floats(executor):
     a = random.integers(-128, 128, (20, 48)).astype(np.int8)
     b = random.integers(-128, 128, (48, 36)).astype(np.int8)
     bias = random.standard_normal(36).astype(np.float32)
-    options = dict(alpha=2.0**-10, bias=bias, activation="relu")
+    options: dict[str, Any] = dict(alpha=2.0**-10, bias=bias, activation="relu")
     c = run_fused(executor, a, b, out_dtype="f16", **options)
     expected = expected_fused(a, b, **options)
     bound = 4 * 2.0**-24 * (np.abs(expected) + np.abs(bias)) + testing.rounding_bound(

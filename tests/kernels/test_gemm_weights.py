@@ -28,6 +28,7 @@ def function_of(names, dtype, group_size, out_dtype, activation, schedule):
 
 def run(executor, a, weight, scale, dtype, group_size, out_dtype="f32", activation=None,
         schedule=(), **extra):  # fmt: skip
+    extra = {name: value for name, value in extra.items() if value is not None}
     guards = [as_guarded(x) for x in (a, weight, scale, *extra.values())]
     arrays = [guard.array for guard in guards]
     function = function_of(tuple(extra), dtype, group_size, out_dtype, activation, schedule)
@@ -63,9 +64,11 @@ def test_weights_are_dequantized_as_the_reference_does(
 ):
     a = testing.random_tensor((m, k), np.float16, 1)
     _, weight, scale, zero = quantized(n, k, dtype, group_size)
-    extra = {"zero": zero} if has_zero else {}
-    c = run(executor, a, weight, scale, dtype, group_size, **extra)
-    check(c, a, dequantize(weight, scale, extra.get("zero"), dtype, group_size))
+    points = zero if has_zero else None
+    c = run(executor, a, weight, scale, dtype, group_size, zero=points)
+    weights = dequantize(weight, scale, points, dtype, group_size)
+    check(c, a, weights)
+    check(run("reference", a, weight, scale, dtype, group_size, zero=points), a, weights)
 
 
 @pytest.mark.parametrize("dtype", LIMITS)
