@@ -367,7 +367,9 @@ class DotOp(IRDLOperation):
         super().__init__(operands=[first, second], result_types=[statistic])
 
     def verify_(self) -> None:
-        if self.first.type != self.second.type or self.first.type.role.data != "b":
+        fragment = self.first.type
+        assert isinstance(fragment, FragmentType)
+        if fragment != self.second.type or fragment.role.data != "b":
             raise VerifyException("wave.dot: both operands must be b fragments of one type")
 
 

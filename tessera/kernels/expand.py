@@ -52,7 +52,8 @@ def add_kernel(module: ModuleOp, kernel: func.FuncOp) -> None:
         (operation for operation in module.ops if isinstance(operation, gpu.ModuleOp)), None
     )
     if gpu_module is None:
-        gpu_module = gpu.ModuleOp(StringAttr(KERNEL_MODULE), Region(Block()))
+        name = StringAttr(KERNEL_MODULE)
+        gpu_module = gpu.ModuleOp(name, Region(Block()))  # type: ignore[arg-type]
         module.body.block.add_op(gpu_module)
     for existing in gpu_module.body.block.ops:
         if isinstance(existing, func.FuncOp) and existing.sym_name == kernel.sym_name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.builder import Builder, InsertPoint
+from xdsl.builder import Builder
 from xdsl.dialects import arith, func, math, scf
 from xdsl.dialects.builtin import (
     DenseArrayBase,
@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from tessera.dialects import wave
 from tessera.dialects.wave_types import FragmentType, PointerType, StatisticType
@@ -86,9 +87,12 @@ class KernelProgram:
             self._constants[key] = operation.result
         return self._constants[key]
 
-    def _pair(self, a: SSAValue | int | float, b: SSAValue | int | float) -> list[SSAValue]:
+    def _pair(
+        self, a: SSAValue | int | float, b: SSAValue | int | float
+    ) -> tuple[SSAValue, SSAValue]:
         type_ = next((x.type for x in (a, b) if isinstance(x, SSAValue)), i32)
-        return [x if isinstance(x, SSAValue) else self.constant(x, type_) for x in (a, b)]
+        first, second = (x if isinstance(x, SSAValue) else self.constant(x, type_) for x in (a, b))
+        return first, second
 
     # Integers.
 

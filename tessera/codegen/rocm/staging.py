@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import DenseArrayBase
 from xdsl.ir import Operation, SSAValue
 
 from tessera.codegen.llvm_text import FunctionEmitter
@@ -145,7 +146,7 @@ def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
     assert isinstance(staged, StagedType)
     assert isinstance(pointer_type, PointerType)
     layout = staged_layout(staged, operation.threads.value.data)
-    order = None if operation.order is None else operation.order.get_values()
+    order = _order(operation.order)
     row_limit = _optional(emitter, operation.row_limit)
     column_limit = _optional(emitter, operation.column_limit)
     pointer = emitter.value(operation.pointer)
@@ -195,6 +196,10 @@ def emit_stage(emitter: FunctionEmitter, operation: Operation) -> None:
     emitter.bind(operation.result, *names)
 
 
+def _order(attribute: DenseArrayBase | None) -> tuple[int, ...] | None:
+    return None if attribute is None else tuple(one.value.data for one in attribute.iter_attrs())  # type: ignore[union-attr]
+
+
 def _optional(emitter: FunctionEmitter, value: SSAValue | None) -> str | None:
     return None if value is None else emitter.value(value)
 
@@ -207,7 +212,7 @@ def emit_commit(emitter: FunctionEmitter, operation: Operation) -> None:
     assert isinstance(lds, LdsType)
     layout = staged_layout(staged, operation.threads.value.data)
     pieces = emitter.values(operation.staged)
-    order = None if operation.order is None else operation.order.get_values()
+    order = _order(operation.order)
     # In a transposed tile a block lies at its place; otherwise its rows lie where memory has them.
     placed = None if operation.transposed is not None else order
     for index, unit in enumerate(shifted_units(emitter, layout, placed)):
