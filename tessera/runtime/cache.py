@@ -48,12 +48,15 @@ class EntryInfo:
 
 
 def folder() -> Path:
-    """The cache's folder, whether it exists or not."""
+    """The cache's folder, whether it exists or not; OSError where the user has no home."""
     chosen = env.read("TESSERA_CACHE_DIR")
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base else Path.home() / ".cache") / "tessera"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "tessera"
+    except RuntimeError as error:
+        raise OSError(f"{error}; set TESSERA_CACHE_DIR") from error
 
 
 def lookup(key: CacheKey) -> Entry | None:
@@ -64,14 +67,13 @@ def lookup(key: CacheKey) -> Entry | None:
     mode = env.read("TESSERA_CACHE")
     if mode == "off":
         return None
-    place = folder() / key.digest
     try:
+        place = folder() / key.digest
         entry = _read(place, key.text)
-    except (OSError, ArtifactError):
-        entry = None
-    if entry is None:
+    except (OSError, ArtifactError) as error:
         if mode == "require":
-            raise CompileError(f"TESSERA_CACHE=require: no intact entry {place}")
+            message = f"TESSERA_CACHE=require: no intact entry {key.digest}: {error}"
+            raise CompileError(message) from error
         return None
     try:
         os.utime(place / INDEX)
@@ -89,14 +91,14 @@ def store(key: CacheKey, files: Mapping[str, bytes], plan: Mapping[str, Any]) ->
         __imported_at__ - _CLOCK_LAG_SECONDS
     ):
         return False
-    root = folder()
     try:
+        root = folder()
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
         _write(root, key, {**files, KEY_FILE: key.text.encode()}, plan)
         _evict(root, env.read_number("TESSERA_CACHE_LIMIT_MB") * 2**20, keep=key.digest)
     except OSError as error:
-        _warn_once(f"compile cache {root} cannot be written, compiling without it: {error}")
+        _warn_once(f"the compile cache cannot be written, compiling without it: {error}")
         return False
     return True
 

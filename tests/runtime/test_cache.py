@@ -183,6 +183,21 @@ def test_unwritable_cache_works_uncached_with_one_warning(error, tmp_path, monke
         assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_user_without_a_home_compiles_uncached(monkeypatch):
+    from pathlib import Path
+
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.delenv("TESSERA_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(cache, "_warned", set())
+    assert cache.lookup(KEY) is None
+    with pytest.warns(RuntimeWarning, match="home directory.; set TESSERA_CACHE_DIR"):
+        assert not cache.store(KEY, FILES, PLAN)
+
+
 def test_read_only_cache_is_read(monkeypatch):
     cache.store(KEY, FILES, PLAN)
 

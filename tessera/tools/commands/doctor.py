@@ -127,7 +127,10 @@ def _cache() -> Finding:
         return Finding("cache", "absent", str(error))
     from tessera.runtime import cache
 
-    place = cache.folder()
+    try:
+        place = cache.folder()
+    except OSError as error:
+        return Finding("cache", "absent", str(error))
     existing = place if place.exists() else next(p for p in place.parents if p.exists())
     if not os.access(existing, os.W_OK):
         return Finding("cache", "absent", f"{place} cannot be written; set TESSERA_CACHE_DIR")

@@ -29,8 +29,8 @@ def command(
         bool, typer.Option("--update", help="write the documents from test results")
     ] = False,
     results: Annotated[
-        Path | None,
-        typer.Option(help="JUnit report of a test run (pytest --junitxml); else the tests are run"),
+        list[Path] | None,
+        typer.Option(help="JUnit report of a test run (pytest --junitxml); without any, run them"),
     ] = None,
 ) -> int:
     """Show what runs where, or compare it with the tests (in a checkout)."""
@@ -38,8 +38,10 @@ def command(
         _show([claim for claim in matrix.read(DOCUMENTS) if op in ("", claim.op)])
         return 0
     rows = _rows()
-    outcomes = matrix.read_results(results) if results is not None else _run(rows)
-    claims, problems = matrix.judge(rows, outcomes)
+    outcomes: dict[str, str] = {}
+    for report in results or ():
+        outcomes |= matrix.read_results(report)
+    claims, problems = matrix.judge(rows, outcomes if results else _run(rows))
     documented = matrix.read(DOCUMENTS) if (DOCUMENTS / "execution_matrix.json").exists() else []
     if update and not problems:
         claims = matrix.keep_device_claims(documented, claims)
