@@ -152,7 +152,7 @@ def function_attributes(kernel: func.FuncOp) -> str:
         f'"amdgpu-flat-work-group-size"="{threads},{threads}"',
         '"uniform-work-group-size"="true"',
         "nounwind",
-        "\"amdgpu-ieee\"=\"false\"",
+        '"amdgpu-ieee"="false"',
     ]
     waves = kernel.attributes.get("waves_per_simd")
     if waves is not None:
