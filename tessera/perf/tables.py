@@ -75,3 +75,50 @@ def notes(document: dict[str, Any]) -> list[str]:
         sizes = " ".join(str(size) for size in one["sizes"].values())
         lines.append(f"published: {sizes} {one['label']} {one['tflops']} TFLOP/s, {at}")
     return lines
+
+
+def calibration_table(document: dict[str, Any]) -> Table:
+    """Measured and modelled cycles of each point."""
+    from rich.table import Table
+
+    result = Table(title="timing model against measurements, cycles per WMMA")
+    result.add_column("point", no_wrap=True)
+    result.add_column("part")
+    for name in ("measured", "model", "error"):
+        result.add_column(name, justify="right")
+    for one in document["points"]:
+        result.add_row(
+            one["name"], one["part"], f"{one['measured']:.2f}", f"{one['modelled']:.2f}",
+            f"{one['error']:+.1%}",
+        )  # fmt: skip
+    return result
+
+
+def calibration_notes(document: dict[str, Any]) -> list[str]:
+    """Errors of both parts, and the fitted parameters."""
+    lines = [
+        f"{part}: median error {document[part]['median_error']:.1%}, worst "
+        f"{document[part]['worst_error']:.1%}, {document[part]['ranking']:.0%} of pairs in order"
+        for part in ("fit", "held out")
+    ]
+    fitted = ", ".join(f"{name} {value:g}" for name, value in document["fitted"].items())
+    return [*lines, f"fitted parameters: {fitted}"]
+
+
+def kernel_table(rows: list[dict[str, Any]]) -> Table:
+    """Measured and modelled shares and ratios of whole kernels."""
+    from rich.table import Table
+
+    result = Table(
+        title="our kernels of the same schedule in the model; nothing was fitted to these"
+    )
+    for name in ("kernel", "what"):
+        result.add_column(name)
+    for name in ("measured", "model", "error"):
+        result.add_column(name, justify="right")
+    for one in rows:
+        result.add_row(
+            one["name"], one["what"], f"{one['measured']:.3f}", f"{one['modelled']:.3f}",
+            f"{one['error']:+.0%}",
+        )  # fmt: skip
+    return result

@@ -15,6 +15,7 @@ from tessera.emulator.code_object import load
 from tessera.emulator.launch import Dimensions, Launch
 from tessera.emulator.timing.loops import (
     LAST_ITERATIONS,
+    MARK,
     LoopCounts,
     Stream,
     loop_counts,
@@ -221,24 +222,24 @@ class _Model:
 
 
 def _pace(outcome: Outcome, streams: Sequence[Sequence[Stream]]) -> float:
-    """Cycles per iteration of each of the waves, from how many all of them finish in a window.
+    """Cycles per iteration of each wave, from the progress of all of them in a window.
 
-    Older waves go first, so that one wave's own pace says little. The window begins when the first
-    wave is warm and ends when some wave reaches its last iteration before what is left out.
+    Older waves go first, so that one wave's own pace says little. The window lies between marks of
+    the oldest one, from when it is warm to its last iteration before what is left out.
     """
     flat = [stream for workgroup in streams for stream in workgroup]
-    whole = [
-        marks[: len(marks) - LAST_ITERATIONS - 1] if stream.dropped else marks[:-1]
-        for stream, marks in zip(flat, outcome.marks)
-    ]
-    if min(len(marks) for marks in whole) <= WARM_UP:
+    last = len(outcome.snapshots) - 1 - (LAST_ITERATIONS + 1 if flat[0].dropped else 0)
+    lengths = [_iteration_length(stream) for stream in flat]
+    if last <= WARM_UP or not min(lengths):
         return 0.0
-    begin, end = min(m[WARM_UP] for m in whole), min(m[-1] for m in whole)
-    done = 0.0
-    for marks in whole:
-        number = np.arange(len(marks))
-        done += float(np.interp(end, marks, number) - np.interp(begin, marks, number))
-    return len(flat) * (end - begin) / done if done else 0.0
+    begin, end = outcome.snapshots[WARM_UP], outcome.snapshots[last]
+    return (end.time - begin.time) * sum(lengths) / max(1, end.progress - begin.progress)
+
+
+def _iteration_length(stream: Stream) -> float:
+    """Mean positions between two marks of a stream; 0 without any two."""
+    marks = [i for i, operation in enumerate(stream.operations) if operation is MARK]
+    return (marks[-1] - marks[0]) / (len(marks) - 1) if len(marks) > 1 else 0.0
 
 
 def _instructions_per_iteration(waves: Sequence[WaveTrace]) -> float:

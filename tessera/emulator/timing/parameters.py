@@ -39,6 +39,7 @@ ROWS: tuple[Row, ...] = (
     Row("lds_granule", 1024, "bytes", "documented", "ISA guide, 3.3.4"),
     Row("wmma_issue", 32, "cycles", "documented", "amd_matrix_instruction_calculator"),
     Row("wmma_same_bank", 2, "cycles", "measured", f"{_HALO}: 34.0 cycles; 32 in other banks"),
+    Row("matrix_switch", 1.0, "cycles", "measured", f"{_HALO}: one VALU adds 2, others 1.03"),
     Row("valu_issue", 1.03, "cycles", "measured", f"{_HALO}: 1.03 per instruction beside WMMA"),
     Row("dual_issue_beside_wmma", 1.9, "cycles", "measured", f"{_HALO}: 1.9 per VOPD pair"),
     Row("quarter_rate_issue", 4, "cycles", "measured", f"{_HALO}: v_mul_lo_u32 4.2; {_TRACES}"),
@@ -52,13 +53,19 @@ ROWS: tuple[Row, ...] = (
     Row("scalar_latency", 2, "cycles", "measured", _TRACES),
     Row("branch_taken", 16, "cycles", "measured", f"{_TRACES}: 16 to 17"),
     Row("branch_not_taken", 3, "cycles", "measured", _TRACES),
-    Row("lds_load_issue", 2.5, "cycles", "measured", f"{_HALO}: 2.2 to 2.8 for one, 1.5 for four"),
-    Row("lds_store_issue", 1.3, "cycles", "measured", f"{_HALO}: 0.5 for one, 5.3 for four"),
+    Row("lds_load_issue", 1.75, "cycles", "fitted", f"{_HALO}: price list, kernels"),
+    Row("lds_store_issue", 1.0, "cycles", "fitted", f"{_HALO}: price list"),
     Row("lds_latency", 32, "cycles", "measured", f"{_TRACES}: 32 to 37"),
     Row("lds_phases_per_cycle", 0.5, "per unit", "measured", f"{_HALO}: 128 bytes for two units"),
     Row("lds_queue", 128, "cycles", "assumed", "how far the LDS may fall behind its waves"),
-    Row("vmem_issue", 2.5, "cycles", "measured", f"{_HALO}: 2.5 for one, 6.4 for four"),
-    Row("vmem_address_cycles", 4, "cycles", "fitted", "cycles of a unit per vector memory access"),
+    Row("vmem_issue", 1.5, "cycles", "fitted", f"{_HALO}: price list"),
+    Row(
+        "vmem_address_cycles",
+        4,
+        "cycles",
+        "assumed",
+        "per access of a unit; 4 to 5 fit a 2x4 kernel",
+    ),
     Row("vmem_queue", 256, "cycles", "assumed", "how far vector memory may fall behind"),
     Row("l0_bytes", 32768, "bytes", "documented", "rocminfo: 32 KiB per unit, lines of 128 bytes"),
     Row("l0_bytes_per_cycle", 64, "per unit", "assumed", _NONE),
@@ -92,6 +99,7 @@ class Parameters:
     lds_granule: float
     wmma_issue: float
     wmma_same_bank: float
+    matrix_switch: float
     valu_issue: float
     dual_issue_beside_wmma: float
     quarter_rate_issue: float

@@ -42,8 +42,8 @@ class _Workgroup:
 
 class _Wave:
     __slots__ = (
-        "arrival", "counters", "data", "end", "group", "marks", "number", "operations", "position", "ready",
-        "simd", "stalls", "time",
+        "arrival", "counters", "data", "end", "group", "number", "operations", "position",
+        "ready", "simd", "stalls", "time",
     )  # fmt: skip
 
     def __init__(
@@ -54,16 +54,19 @@ class _Wave:
         self.position = 0
         self.ready = [0.0] * REGISTERS
         self.counters: tuple[list[float], list[float], list[float]] = ([], [], [])
-        self.marks: list[float] = []
         self.stalls = [0.0] * len(STALL_NAMES)
         self.end, self.arrival = 0.0, 0.0
 
 
 @dataclass
 class Snapshot:
-    """Totals at one time: busy cycles of slots by kind, LDS, address units, L2, MALL, DRAM."""
+    """Totals at one time: busy cycles of slots by kind, LDS, address units, L2, MALL, DRAM.
+
+    `progress` counts positions in the streams that all waves together have passed.
+    """
 
     time: float
+    progress: int
     slots: list[float]
     lds: float
     address: float
@@ -73,10 +76,9 @@ class Snapshot:
 
 @dataclass
 class Outcome:
-    """What a replay gives: per wave the end and the times of its marks; snapshots; events."""
+    """What a replay gives: per wave the end; snapshots at the first wave's marks; events."""
 
     ends: list[float]
-    marks: list[list[float]]
     snapshots: list[Snapshot]
     issued: int
     events: list[Event] = field(default_factory=list)
@@ -97,6 +99,7 @@ class Replay:
         self.simds_per_unit = int(p.simds_per_unit)
         simds = units * self.simds_per_unit
         self.slot_free, self.trans_free = [0.0] * simds, [0.0] * simds
+        self.last_kind = [-1] * simds
         self.slots = [0.0] * len(KIND_NAMES)
         self.lds_free, self.lds_busy = 0.0, 0.0
         self.lds_cycles = 1 / (p.lds_phases_per_cycle * units)
@@ -139,7 +142,6 @@ class Replay:
                 self._advance(waves[number], time)
         return Outcome(
             [wave.end for wave in waves],
-            [wave.marks for wave in waves],
             self.snapshots,
             self.issued,
             self.events or [],
@@ -212,8 +214,12 @@ class Replay:
     def _issue(self, wave: _Wave, operation: Operation, start: float) -> None:
         """Take the SIMD's slot at `start`."""
         self.issued += 1
-        self.slot_free[wave.simd] = start + operation.slot
-        self.slots[operation.kind] += operation.slot
+        simd, kind, cycles = wave.simd, operation.kind, operation.slot
+        if self.last_kind[simd] == kinds.WMMA and kind != kinds.WMMA:
+            cycles += self.p.matrix_switch
+        self.last_kind[simd] = kind
+        self.slot_free[simd] = start + cycles
+        self.slots[kind] += cycles
         wave.time = start + 1.0
         if self.events is not None:
             name = KIND_NAMES[operation.kind]
@@ -324,13 +330,17 @@ class Replay:
         group.waiting = []
 
     def _mark(self, wave: _Wave) -> None:
-        wave.marks.append(wave.time)
         if wave.number == 0:
             stalls = [sum(w.stalls[i] for w in self.waves) for i in range(len(STALL_NAMES))]
             memory = self.memory
             self.snapshots.append(
                 Snapshot(
-                    wave.time, list(self.slots), self.lds_busy, memory.address_busy,
-                    list(memory.busy), stalls,
+                    wave.time,
+                    sum(w.position for w in self.waves),
+                    list(self.slots),
+                    self.lds_busy,
+                    memory.address_busy,
+                    list(memory.busy),
+                    stalls,
                 )
-            )  # fmt: skip
+            )

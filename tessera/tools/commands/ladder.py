@@ -147,3 +147,31 @@ def _run(
         from tessera.perf.timelines import write_timeline
 
         write_timeline(*work[-1], setting, timeline)
+
+
+@app.command("calibrate")
+def calibrate(
+    fit: Annotated[bool, typer.Option(help="choose the fitted parameters anew first")] = False,
+    kernels: Annotated[bool, typer.Option(help="also compare whole kernels (a minute)")] = False,
+    json: Json = None,
+) -> None:
+    """The timing model against published measurements: error where it was fitted, and elsewhere."""
+    from rich.console import Console
+
+    from tessera.perf import calibration, kernel_points, tables
+
+    p = calibration.fit() if fit else calibration.PARAMETERS
+    result = calibration.calibrate(p)
+    document = result.to_dict()
+    console = Console()
+    console.print(tables.calibration_table(document))
+    for note in tables.calibration_notes(document):
+        console.print(note, markup=False, highlight=False)
+    if kernels:
+        document["kernels"] = kernel_points.compare_kernels()
+        console.print(tables.kernel_table(document["kernels"]))
+    if json is not None:
+        import json as writer
+
+        json.parent.mkdir(parents=True, exist_ok=True)
+        json.write_text(writer.dumps(document, indent=1) + "\n", encoding="utf-8")
