@@ -42,6 +42,8 @@ def map_arguments(
     for i, (argument, value) in enumerate(zip(expected, args)):
         defined = not isinstance(value, Uninitialized)
         array = value.array if isinstance(value, Uninitialized) else value
+        if isinstance(array, np.ndarray) and array.nbytes == argument.size != 8:
+            continue  # a structure by value
         if isinstance(array, np.ndarray) and (array.ndim > 0 or argument.is_pointer):
             if argument.size != 8:
                 raise LaunchArgumentError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from tessera.emulator.elf_image import read_segments, relocations
 from tessera.emulator.errors import CodeObjectError
 
 EM_AMDGPU = 224
@@ -36,7 +37,6 @@ FOREIGN_CHIPS = {
     0x48: "gfx1200",
     0x4E: "gfx1201",
 }
-LARGEST_IMAGE_BYTES = 1 << 28
 DESCRIPTOR_BYTES = 64
 LARGEST_LDS_BYTES, LARGEST_SCRATCH_BYTES, LARGEST_KERNARG_BYTES = 1 << 16, 1 << 18, 1 << 20
 
@@ -56,7 +56,7 @@ class KernelArgument:
 
     @property
     def is_pointer(self) -> bool:
-        return self.kind in ("global_buffer", "dynamic_shared_pointer", "image", "sampler")
+        return self.kind in ("global_buffer", "image", "sampler", "pipe", "queue")
 
 
 @dataclass(frozen=True)
@@ -91,11 +91,17 @@ class KernelDescription:
 
 @dataclass(frozen=True)
 class CodeObject:
-    """A loaded image (addresses from 0) with its kernels."""
+    """A loaded image (addresses from 0) with its kernels.
+
+    `relocations` are (place, value): the 64-bit word at `place` is the image's base plus `value`.
+    `writable_ranges` hold the program's global variables.
+    """
 
     chip: str
     image: bytes
     code_ranges: tuple[tuple[int, int], ...]
+    writable_ranges: tuple[tuple[int, int], ...] = ()
+    relocations: tuple[tuple[int, int], ...] = ()
     kernels: Mapping[str, KernelDescription] = field(default_factory=dict)
 
     def kernel(self, name: str) -> KernelDescription:
@@ -137,13 +143,20 @@ def _load(data: bytes) -> CodeObject:
         hint = "; link it first (ld.lld -shared)" if kind == 1 else ""
         raise CodeObjectError(f"ELF type {kind} is not a shared object{hint}")
     chip = _chip(struct.unpack_from("<I", data, 48)[0])
-    image, code_ranges, notes = _segments(data)
-    metadata = _metadata(notes)
+    loaded = read_segments(data)
+    metadata = _metadata(loaded.notes)
     kernels = {}
     for entry in metadata:
-        description = _kernel(entry, image, code_ranges, _symbols(data))
+        description = _kernel(entry, loaded.image, loaded.code, _symbols(data))
         kernels[description.name] = description
-    return CodeObject(chip, bytes(image), code_ranges, kernels)
+    return CodeObject(
+        chip,
+        bytes(loaded.image),
+        loaded.code,
+        loaded.writable,
+        relocations(loaded),
+        kernels,
+    )
 
 
 def _chip(flags: int) -> str:
@@ -152,36 +165,6 @@ def _chip(flags: int) -> str:
         return CHIPS[number]
     name = FOREIGN_CHIPS.get(number, f"machine {number:#x}")
     raise CodeObjectError(f"code object for {name}; supported: {', '.join(CHIPS.values())}")
-
-
-def _segments(data: bytes) -> tuple[bytearray, tuple[tuple[int, int], ...], list[bytes]]:
-    """The loaded image, the address ranges of code, and the contents of the note segments."""
-    offset = struct.unpack_from("<Q", data, 32)[0]
-    entry_size, count = struct.unpack_from("<HH", data, 54)
-    if entry_size < 56 or offset + entry_size * count > len(data):
-        raise CodeObjectError("truncated ELF file: program headers beyond the end")
-    image, code, notes = bytearray(), [], []
-    for index in range(count):
-        kind, flags, start, address, _, in_file, in_memory, _ = struct.unpack_from(
-            "<IIQQQQQQ", data, offset + entry_size * index
-        )
-        if kind not in (1, 4):
-            continue
-        if start + in_file > len(data):
-            raise CodeObjectError(f"truncated ELF file: segment {index} beyond the end")
-        content = data[start : start + in_file]
-        if kind == 4:
-            notes.append(content)
-            continue
-        if address + max(in_memory, in_file) > LARGEST_IMAGE_BYTES:
-            raise CodeObjectError(f"segment {index} is loaded beyond {LARGEST_IMAGE_BYTES} bytes")
-        image.extend(bytes(max(0, address + max(in_memory, in_file) - len(image))))
-        image[address : address + in_file] = content
-        if flags & 1:
-            code.append((address, address + in_file))
-    if not code:
-        raise CodeObjectError("no executable segment")
-    return image, tuple(code), notes
 
 
 def _metadata(notes: list[bytes]) -> list[dict[str, Any]]:
@@ -224,7 +207,7 @@ def _symbols(data: bytes) -> dict[str, int]:
 
 def _kernel(
     entry: dict[str, Any],
-    image: bytearray,
+    image: bytes,
     code_ranges: tuple[tuple[int, int], ...],
     symbols: dict[str, int],
 ) -> KernelDescription:

@@ -141,6 +141,8 @@ class Launch:
         self.grid, self.block, self.dynamic_lds = grid, block, dynamic_lds
         self.memory = AddressSpace()
         self.code = self.memory.map("code", code_object.image, writable=False)
+        self.code.writable_ranges = code_object.writable_ranges
+        self.memory.relocate(self.code, code_object.relocations)
         self.faults = FaultReporter(kernel.name, kernel.entry, raises)
         self.program: Program = program_of(
             code_object.image, code_object.code_ranges, kernel.entry, kernel.allocated_vgprs

@@ -8,7 +8,7 @@ memory at the end of the launch. Callers' arrays that overlap share one buffer.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +26,8 @@ APERTURE_BYTES = 1 << 32
 class Buffer:
     """One mapped range: `size` bytes from address `base`, kept in `storage`.
 
-    `defined`, bool per byte or None for "all of it", says what was written.
+    A buffer that is not `writable` may have ranges (first byte, past the last) that are. `defined`,
+    bool per byte or None for "all of it", says what was written.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Buffer:
     size: int
     storage: Storage
     writable: bool = True
+    writable_ranges: tuple[tuple[int, int], ...] = ()
     defined: np.ndarray | None = None
     written: bool = False
 
@@ -104,6 +106,14 @@ class AddressSpace:
         for buffer, low in self._sources:
             if buffer.written:
                 _raw_bytes(low, buffer.size)[:] = buffer.storage.bytes[: buffer.size]
+
+    def relocate(self, buffer: Buffer, places: Iterable[tuple[int, int]]) -> None:
+        """Write base + value to the 64-bit words at (place, value)."""
+        for place, value in places:
+            word = (buffer.base + value) & (1 << 64) - 1
+            buffer.storage.bytes[place : place + 8] = np.frombuffer(
+                word.to_bytes(8, "little"), np.uint8
+            )
 
     def find(self, address: int) -> Buffer | None:
         """The buffer that holds `address`."""

@@ -140,7 +140,7 @@ class GlobalPort(Port):
         mask: Mask,
     ) -> list[Part]:
         if write:
-            if not buffer.writable:
+            if not buffer.writable and not _in_ranges(buffer, positions, size, mask):
                 self._refuse_write(g, buffer, positions, mask)
                 return []
             buffer.written = True
@@ -208,6 +208,14 @@ class GlobalPort(Port):
             address,
             None if nearest is None else nearest.name,
         )
+
+
+def _in_ranges(buffer: Buffer, positions: np.ndarray, size: int, mask: Mask) -> bool:
+    """Whether every access lies in one of the writable ranges of a read-only buffer."""
+    allowed = np.zeros(positions.shape, bool) if mask is None else ~mask
+    for first, end in buffer.writable_ranges:
+        allowed |= (positions >= first) & (positions + size <= end)
+    return bool(allowed.all())
 
 
 class LdsPort(Port):

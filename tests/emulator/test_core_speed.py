@@ -1,4 +1,4 @@
-"""Cost of emulation: a floor under the rate, work that grows linearly, memory that does not grow."""
+"""Cost of emulation: a floor under the rate, and memory that does not grow with the work."""
 
 import time
 import tracemalloc
