@@ -12,14 +12,16 @@ import pytest
 
 import tessera
 from tessera import ops
-from tessera.c_header import c_header
+from tessera.c_header import c_header, c_name
 from tessera.codegen.code_object import KernelInfo
+from tessera.contracts import TensorSpec, bind
 from tessera.errors import ArtifactError
 from tessera.launch_rule import SCALAR, ArgumentRule, LaunchRule
 from tessera.plan import LaunchStep, Plan
 from tessera.runtime.hip_executor import argument_layout
 from tessera.runtime.prepare import prepare
 from tessera.runtime.prepared import INPUT
+from tessera.runtime.rules import Scope
 from tessera.runtime.tensors import NUMPY
 
 HERE = Path(__file__).parent
@@ -45,7 +47,16 @@ def half(*shape):
     return np.zeros(shape, np.float16)
 
 
+def gradients(q, k, v, o, lse, do, bias):
+    return ops.flash_attn_bwd(q, k, v, o, lse, do, bias=bias, bias_gradient=True)
+
+
+QKV = [half(1, 2, 20, 32)] * 3
 CALLS = {
+    "gradients": (
+        gradients,
+        [*QKV, QKV[0], np.zeros((1, 2, 20), np.float32), QKV[0], half(1, 1, 20, 20)],
+    ),
     "attention": (attention, (half(2, 4, 33, 64), half(2, 2, 70, 64), half(2, 2, 70, 64))),
     "strided": (attention, [half(1, 40, 3, 64).transpose(0, 2, 1, 3)] * 3),
     "network": (network, (half(33, 40), half(40, 72), half(72, 16))),
@@ -68,16 +79,16 @@ def test_header_prepares_what_python_prepares(name, tmp_path):
         for rule in step.rules
     )
     library = compile_c(tmp_path, header + exported)
-    steps = zip(artifact.plan.launches, prepared.steps, strict=True)
-    for launch, (step, bound) in zip(launched, steps, strict=True):
-        (rule,) = step.rules
-        symbols, tensors = symbols_of(step, bound)
-        sizes = [
-            stride_of(tensors, field) if field.startswith("stride_") else symbols[field]
-            for field in fields_of(header, f"{artifact.plan.name}_{rule.kernel}_sizes")
-        ]
-        layout, constants = argument_layout(artifact.kernel(rule.kernel), launch)
-        addresses = iter(range(4096, 4096 * 20, 4096))
+    rules = {rule.kernel: (step, bound) for step, bound in
+             zip(artifact.plan.launches, prepared.steps, strict=True)
+             for rule in step.rules}  # fmt: skip
+    assert [launch.kernel for launch in launched] == list(rules)
+    for launch in launched:
+        scope = scope_of(*rules[launch.kernel])
+        fields = fields_of(header, f"{artifact.plan.name}_{launch.kernel}_sizes")
+        sizes = [value_of(scope, field) for field in fields]
+        layout, constants = argument_layout(artifact.kernel(launch.kernel), launch)
+        addresses = iter(range(4096, 4096 * 40, 4096))
         block = ctypes.create_string_buffer(layout.size)
         values = iter(constants)
         expected = [next(addresses) if isinstance(a, int) else next(values)
@@ -86,9 +97,9 @@ def test_header_prepares_what_python_prepares(name, tmp_path):
                  for a, v in zip(launch.arguments, expected, strict=True)]  # fmt: skip
         layout.pack_into(block, 0, *blank)
         grid = (ctypes.c_uint32 * 3)()
-        getattr(library, rule.kernel).restype = ctypes.c_char_p
-        refusal = getattr(library, rule.kernel)((ctypes.c_int64 * len(sizes))(*sizes), block, grid)
-        assert refusal is None
+        prepare_in_c = getattr(library, launch.kernel)
+        prepare_in_c.restype = ctypes.c_char_p
+        assert prepare_in_c((ctypes.c_int64 * len(sizes))(*sizes), block, grid) is None
         assert tuple(grid) == launch.grid
         assert block.raw == layout.pack(*expected)
 
@@ -105,26 +116,27 @@ def fields_of(header, struct):
     return [line.split()[1].rstrip(";") for line in body.strip().splitlines()]
 
 
-def symbols_of(step, bound):
-    from tessera.contracts import TensorSpec, bind
-
-    binding = bind(step.contract, [TensorSpec(v.shape, v.dtype) for v in bound.operands],
-                   step.options)  # fmt: skip
+def scope_of(step, bound):
+    """What the expressions of a step's rules may name."""
+    specs = [TensorSpec(value.shape, value.dtype) for value in bound.operands]
+    binding = bind(step.contract, specs, step.options)
     names = [*binding.operands, *binding.results]
     tensors = dict(zip(names, [*bound.operands, *bound.results], strict=True))
-    if step.contract == "elementwise":
-        return binding.symbols, {"sizes": list(binding.symbols.values()), **tensors}
-    return binding.symbols, tensors
+    return Scope(step.contract, binding, tensors)
 
 
-def stride_of(tensors, field):
-    from tessera.contracts import broadcast_strides
+def value_of(scope, field):
+    function, _, rest = field.partition("_")
+    if function in ("stride", "size"):
+        operand, _, axis = rest.rpartition("_")
+        return scope.functions[function](operand, int(axis))
+    return scope.symbols[field]
 
-    _, operand, axis = field.split("_")
-    value = tensors[operand]
-    if "sizes" in tensors:
-        return broadcast_strides(value.shape, value.strides, tensors["sizes"])[int(axis)]
-    return value.strides[int(axis)]
+
+def test_names_that_c_does_not_take_are_changed():
+    assert [c_name(name) for name in ("do", "q", "<lambda>", "größe")] == [
+        "do_", "q", "_lambda_", "gr__e",
+    ]  # fmt: skip
 
 
 def test_header_refuses_what_the_rule_refuses(tmp_path):
