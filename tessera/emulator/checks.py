@@ -146,7 +146,7 @@ class Checks:
     ) -> None:
         """Check alignment, definedness and races of `size` bytes at `positions` of the LDS."""
         self._align(instruction, g, positions, LDS_ALIGNMENT[size], "LDS byte", mask, "LDS")
-        atomic = write and "LOAD" not in instruction.name and "STORE_" not in instruction.name
+        atomic = write and not instruction.name.startswith(("DS_STORE_", "FLAT_STORE_"))
         self.lds.access(instruction, g, positions, size, write, atomic, mask)
 
     # Barriers --------------------------------------------------------------------------------
