@@ -1,4 +1,4 @@
-"""The training example: its losses on the emulator follow those in float64, and its plot appears."""
+"""The training example: its losses on the emulator follow those in float64; its plot appears."""
 
 import importlib.util
 import json
