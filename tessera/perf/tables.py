@@ -110,7 +110,7 @@ def kernel_table(rows: list[dict[str, Any]]) -> Table:
     from rich.table import Table
 
     result = Table(
-        title="our kernels of the same schedule in the model; nothing was fitted to these"
+        title="our kernels of these schedules in the model; none was fitted to"
     )
     for name in ("kernel", "what"):
         result.add_column(name)

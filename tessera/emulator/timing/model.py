@@ -110,9 +110,9 @@ class _Model:
     def run(self, timeline: bool) -> Timing:
         """Trace, look at sharing, replay, and put the grid together."""
         where = self.where
-        first = where.groups // 2
+        # Groups of units take workgroups in turn; the middle one, if the last round reaches it.
+        first = min(where.groups // 2, self.total - 1 - (where.resident - 1) * where.groups)
         resident = [first + i * where.groups for i in range(where.resident)]
-        resident = [n for n in resident if n < self.total] or [0]
         extra = [n for n in self._spread() if n not in resident]
         traced = trace(self.launch, resident + extra, self.p)
         together = traced[: len(resident)]
