@@ -169,6 +169,8 @@ def scalar_bits(register: int, kind: str, high: bool = False) -> Fetch:
         half = int(high)
         return lambda g: g.sgpr[register].view(dtype)[half::2]
     if width == 64:
+        if not is_scalar_register(register + 1):
+            raise UnsupportedInstructionError(f"a register pair from operand {register}")
         return lambda g: join_words(g.sgpr[register], g.sgpr[register + 1]).view(dtype)
     raise UnsupportedInstructionError(f"scalar operand of {width} bits")
 

@@ -14,6 +14,7 @@ import numpy as np
 from tessera.emulator import modifiers
 from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
+from tessera.emulator.errors import UnsupportedInstructionError
 from tessera.emulator.registers import EXEC_LO, M0, NULL, SCC_BIT, members, register_union
 from tessera.emulator.semantics import SCALAR_OPS, ScalarOp
 from tessera.emulator.state import WaveGroup
@@ -175,6 +176,8 @@ def scalar_writer(register: int, width: int) -> Writer:
     A 16-bit result fills the low half and leaves the high one.
     """
     if width == 64:
+        if not op.is_scalar_register(register + 1):
+            raise UnsupportedInstructionError(f"a register pair from operand {register}")
         return lambda g, value: op.store_scalar_pair(g, register, value)
     if width == 16:
         high = np.uint32(0xFFFF0000)

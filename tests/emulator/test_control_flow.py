@@ -342,6 +342,21 @@ def test_an_unimplemented_instruction_is_named(instruction):
 
 
 @pytest.mark.parametrize(
+    "instruction",
+    [
+        isa.SOP1(isa.SOP1Op.S_MOV_B64, isa.src[2:3], isa.src[127:128]),
+        isa.SOP1(isa.SOP1Op.S_MOV_B64, isa.src[127:128], isa.src[2:3]),
+        isa.SOP1(isa.SOP1Op.S_NOT_B64, isa.src[127:128], isa.src[2:3]),
+        isa.SOP2(isa.SOP2Op.S_AND_B64, isa.src[2:3], isa.src[127:128], isa.src[2:3]),
+        isa.SOPC(isa.SOPCOp.S_CMP_EQ_U64, isa.src[127:128], isa.src[2:3]),
+    ],
+)
+def test_a_pair_behind_the_last_scalar_register_is_refused(instruction):
+    with pytest.raises(emulator.UnsupportedInstructionError, match=instruction.op_name):
+        run([isa.s_mov_b64(s[2:3], 0), instruction, isa.s_nop(simm16=0)], buffers())
+
+
+@pytest.mark.parametrize(
     "instruction, place",
     [
         (isa.VOP1_SDST(isa.VOP1Op.V_READFIRSTLANE_B32_E32, s[3], v[0]), 17),
