@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
 import numpy as np
-from kernel_runs import CHIP, launch
+from kernel_runs import CHIP, HALF, launch
 
 import tessera
 from tessera import ops, reference, testing
@@ -18,7 +19,7 @@ from tessera.testing import random_tensor
 
 TENSORS = ("bias", "alibi_slopes", "cu_seqlens_q", "cu_seqlens_k")
 """Options that are operands of the kernels; the others are compiled in."""
-FORWARD, BACKWARD = "forward", "backward"
+DIRECTIONS = ("forward", "backward")
 STARTS_Q = np.array([0, 13, 13, 30, 33], np.int32)
 STARTS_K = np.array([0, 20, 29, 29, 47], np.int32)
 
@@ -252,9 +253,61 @@ def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
     return error / float(np.linalg.norm(expected)) if error else 0.0
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """What is not built: options that raise an error whose message `names` them."""
+
+    label: str
+    options: Mapping[str, Any]
+    names: str
+    directions: tuple[str, ...] = DIRECTIONS
+
+
+REFUSALS: Mapping[str, Refusal] = MappingProxyType(
+    {
+        "packed_bias": Refusal(
+            "`bias` together with `cu_seqlens_q`",
+            {**_PACKED, "bias": np.zeros((33, 47), np.float32)},
+            "bias together with cu_seqlens_q",
+        ),
+        "batched_packed": Refusal(
+            "`cu_seqlens_q` for only one of q and k", {"cu_seqlens_q": STARTS_Q}, "cu_seqlens_k"
+        ),
+        "dropout": Refusal("dropout (`dropout_p`)", {"dropout_p": 0.5}, "dropout_p"),
+        "sinks": Refusal("attention sinks (`sinks`)", {"sinks": 0.5}, "sinks"),
+    }
+)
+"""What both directions refuse by name."""
+
+
 def options_table() -> str:
-    """The Markdown table of options, directions and dtypes that `docs/attention.md` shows."""
-    lines = ["| option | forward f16 | forward bf16 | backward f16 | backward bf16 |"]
-    lines.append("|---|---|---|---|---|")
-    lines += [f"| {case.label} | yes | yes | yes | yes |" for case in CASES.values()]
+    """The Markdown table of options, directions and dtypes that `docs/attention.md` shows.
+
+    Every row of CASES is run in both directions and dtypes, every row of REFUSALS must raise.
+    """
+    columns = [(direction, dtype) for direction in DIRECTIONS for dtype in HALF]
+    lines = [
+        "| option | " + " | ".join(f"{direction} {dtype}" for direction, dtype in columns) + " |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for case in CASES.values():
+        lines.append(f"| {case.label} |" + " yes |" * len(columns))
+    for refusal in REFUSALS.values():
+        cells = ["raises" if one in refusal.directions else "yes" for one, _ in columns]
+        lines.append(f"| {refusal.label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "attention.md"
+BEGIN, END = "<!-- options: begin -->", "<!-- options: end -->"
+
+
+def with_table(text: str) -> str:
+    """The document with the table between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{options_table()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text()))

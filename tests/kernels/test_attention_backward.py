@@ -4,16 +4,21 @@ import numpy as np
 import pytest
 from attention_options import (
     CASES,
+    DIRECTIONS,
+    DOCUMENT,
+    REFUSALS,
     check_backward,
     check_forward,
     relative_error,
     run_backward,
     run_both,
     run_forward,
+    with_table,
 )
 from kernel_runs import DTYPES, HALF
 
 from tessera import reference, testing
+from tessera.errors import TesseraError
 from tessera.testing import GRADIENT_GATE, LENGTHS, random_attention, random_tensor
 
 GATED_CAUSAL = (False, "top_left", "bottom_right")
@@ -32,6 +37,22 @@ def test_every_option_in_both_directions(executor, case, dtype):
 def finite(values):
     """The values with 0 for -inf, the lse of rows that see no key."""
     return np.where(np.isneginf(values), 0.0, values.astype(np.float64))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_is_not_built_raises_by_name(refusal, direction):
+    q, k, v, do = CASES["plain"].inputs(np.float16)
+    options = REFUSALS[refusal].options
+    lse = np.zeros(q.shape[:3], np.float32)
+    run, rest = (run_forward, ()) if direction == "forward" else (run_backward, (do, lse, do))
+    with pytest.raises((TesseraError, TypeError), match=REFUSALS[refusal].names):
+        run("emulator", q, k, v, *rest, **options)
+
+
+def test_the_document_shows_the_table_of_options():
+    text = DOCUMENT.read_text()  # docs/attention.md
+    assert text == with_table(text), "run tests/kernels/attention_options.py"
 
 
 # An option that is accepted and does nothing, in one direction only.
