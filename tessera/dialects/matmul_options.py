@@ -60,7 +60,8 @@ class MatmulSchedule(IRDLOperation):
     block_k = opt_attr_def(IntegerAttr)
     group_m = opt_attr_def(IntegerAttr)
     split_k = opt_attr_def(IntegerAttr)
+    stages = opt_attr_def(IntegerAttr)
 
     def verify_matmul_schedule(self) -> None:
         """Raise VerifyException for a count below 1."""
-        check_positive(self, "mt", "nt", "waves_m", "waves_n", "split_k")
+        check_positive(self, "mt", "nt", "waves_m", "waves_n", "split_k", "stages")

@@ -37,7 +37,12 @@ from xdsl.traits import (
 )
 from xdsl.utils.exceptions import VerifyException
 
-from tessera.dialects.wave_staged import CommitDequantizedOp, MaskStagedOp, StagePerPieceOp
+from tessera.dialects.wave_staged import (
+    CommitDequantizedOp,
+    LdsPartOp,
+    MaskStagedOp,
+    StagePerPieceOp,
+)
 from tessera.dialects.wave_types import (
     FragmentType,
     LdsType,
@@ -721,6 +726,7 @@ OPERATIONS: list[type[Operation]] = [
     OffsetOp,
     StageOp,
     UndefinedOp,
+    LdsPartOp,
     MaskStagedOp,
     StagePerPieceOp,
     CommitDequantizedOp,

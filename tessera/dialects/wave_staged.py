@@ -65,6 +65,30 @@ class MaskStagedOp(IRDLOperation):
 
 
 @irdl_op_definition
+class LdsPartOp(IRDLOperation):
+    """The rows of an LDS tile from `first_row` on, as a tile of its own."""
+
+    name = "wave.lds_part"
+    lds = operand_def(LdsType)
+    first_row = operand_def(i32)
+    result = result_def(LdsType)
+    traits = traits_def(Pure())
+    assembly_format = "$lds `[` $first_row `]` attr-dict `:` type($lds) `->` type($result)"
+
+    def __init__(self, lds: SSAValue, first_row: SSAValue, rows: int) -> None:
+        assert isinstance(lds.type, LdsType)
+        part = LdsType(rows, lds.type.shape[1], lds.type.element, lds.type.pitch.data)
+        super().__init__(operands=[lds, first_row], result_types=[part])
+
+    def verify_(self) -> None:
+        whole, part = self.lds.type, self.result.type
+        assert isinstance(whole, LdsType)
+        assert isinstance(part, LdsType)
+        if (whole.element, whole.pitch, whole.columns) != (part.element, part.pitch, part.columns):
+            raise VerifyException(f"wave.lds_part: {part} is no part of {whole}")
+
+
+@irdl_op_definition
 class StagePerPieceOp(IRDLOperation):
     """Read one number per 128-bit piece of a tile that is staged by rows: that of the piece's row.
 

@@ -8,7 +8,12 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from tessera.dialects import wave
-from tessera.dialects.wave_staged import CommitDequantizedOp, MaskStagedOp, StagePerPieceOp
+from tessera.dialects.wave_staged import (
+    CommitDequantizedOp,
+    LdsPartOp,
+    MaskStagedOp,
+    StagePerPieceOp,
+)
 from tessera.dialects.wave_types import StagedType
 from tessera.kernels.gemm_problem import GemmProblem
 from tessera.kernels.program import KernelProgram
@@ -99,7 +104,10 @@ class _StagedLoop:
             p.compare("slt", self.begin, self.end), self._fetch_first, self._nothing, self.types
         )
         initial = zeros(p, self.problem)
-        results = p.loop(self.begin, self.end, [*initial, *first], self._step)
+        step = self._step
+        if self.problem.schedule.stages > 1:
+            first, step = self._fill_first(first), self._overlapped_step
+        results = p.loop(self.begin, self.end, [*initial, *first], step)
         return results[: len(initial)]
 
     def _nothing(self) -> list[SSAValue]:
@@ -123,15 +131,49 @@ class _StagedLoop:
     def _step(self, index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
         p = self.p
         sums, staged = carried[: -len(self.types)], carried[-len(self.types) :]
-        self._commit(index, staged)
+        p.barrier()
+        self._fill(index, staged)
+        p.barrier()
+        ahead = self._fetch_if(p.add(index, 1))
+        return [*self._multiply_slice(index, sums), *ahead]
+
+    def _fetch_if(self, index: SSAValue) -> list[SSAValue]:
+        """Slice `index`, if there is one."""
+        p = self.p
+        is_left = p.compare("slt", index, self.end)
+        return p.when(is_left, lambda: self._fetch(index), self._nothing, self.types)
+
+    # Two slices in LDS: the next one is written while this one is read.
+
+    def _fill_first(self, first: Sequence[SSAValue]) -> list[SSAValue]:
+        """Put the first slice into LDS and fetch the second."""
+        p = self.p
+        p.when(p.compare("slt", self.begin, self.end), lambda: self._fill(self.begin, first))
+        p.barrier()
+        return self._fetch_if(p.add(self.begin, 1))
+
+    def _overlapped_step(self, index: SSAValue, *carried: SSAValue) -> Sequence[SSAValue]:
+        p = self.p
+        sums, staged = carried[: -len(self.types)], carried[-len(self.types) :]
         following = p.add(index, 1)
-        ahead = p.when(
-            p.compare("slt", following, self.end),
-            lambda: self._fetch(following),
-            self._nothing,
-            self.types,
-        )
-        return [*self._multiply_slice(sums), *ahead]
+        p.when(p.compare("slt", following, self.end), lambda: self._fill(following, staged))
+        ahead = self._fetch_if(p.add(index, 2))
+        sums = self._multiply_slice(index, sums)
+        p.barrier()
+        return [*sums, *ahead]
+
+    def _tiles(self, index: SSAValue) -> list[SSAValue]:
+        """Where slice `index` lies in LDS, for both operands."""
+        p = self.p
+        tiles = []
+        for side in self.sides:
+            assert side.lds is not None
+            tile = side.lds
+            if self.problem.schedule.stages > 1:
+                place = p.rem(p.sub(index, self.begin), 2)
+                tile = p.insert(LdsPartOp(tile, p.mul(place, side.outer_size), side.outer_size))
+            tiles.append(tile)
+        return tiles
 
     def _stage(self, side: Side, start: SSAValue, rest: SSAValue | None) -> SSAValue:
         """Fetch the K slice from `start` on; `rest` counts its valid elements (None: all)."""
@@ -156,18 +198,20 @@ class _StagedLoop:
             )
         )  # fmt: skip
 
-    def _commit(self, index: SSAValue, staged: Sequence[SSAValue]) -> None:
-        """Put both tiles into LDS once every wave is done with what was there."""
+    def _fill(self, index: SSAValue, staged: Sequence[SSAValue]) -> list[SSAValue]:
+        """Put both operands' slice `index` into LDS, where no wave reads any more."""
         p = self.p
-        p.barrier()
+        tiles = self._tiles(index)
         overlap = p.sub(p.mul(index, self.whole), self.last_start)
         is_cut = p.both(p.compare("eq", index, self.last), self._needs_mask(overlap))
         p.when(
             is_cut,
-            lambda: self._write([self._masked(*pair, overlap) for pair in zip(self.sides, staged)]),
-            lambda: self._write(staged),
+            lambda: self._write(
+                [self._masked(*pair, overlap) for pair in zip(self.sides, staged)], tiles
+            ),
+            lambda: self._write(staged, tiles),
         )
-        p.barrier()
+        return []
 
     def _needs_mask(self, overlap: SSAValue) -> SSAValue:
         return self.p.compare("sge" if self.problem.has_odd_end else "sgt", overlap, 0)
@@ -183,28 +227,29 @@ class _StagedLoop:
         axis = "column" if side.contiguous_inner else "row"
         return p.insert(MaskStagedOp(tile, overlap, axis, last, whole_chunks))
 
-    def _write(self, staged: Sequence[SSAValue]) -> list[SSAValue]:
-        for tile, side in zip(staged, self.sides, strict=True):
-            assert side.lds is not None
+    def _write(self, staged: Sequence[SSAValue], tiles: Sequence[SSAValue]) -> list[SSAValue]:
+        for pieces, tile, side in zip(staged, tiles, self.sides, strict=True):
             threads, is_transposed = self.problem.schedule.threads, not side.contiguous_inner
-            self.p.effect(wave.CommitOp(tile, side.lds, threads, transposed=is_transposed))
+            self.p.effect(wave.CommitOp(pieces, tile, threads, transposed=is_transposed))
         return []
 
-    def _multiply_slice(self, accumulators: Sequence[SSAValue]) -> list[SSAValue]:
+    def _multiply_slice(self, index: SSAValue, accumulators: Sequence[SSAValue]) -> list[SSAValue]:
         sums, schedule = list(accumulators), self.problem.schedule
+        tiles = self._tiles(index)
         for inner in range(0, self.whole, self.problem.depth):
             start = self.p.constant(inner)
-            a = [self._fragment(self.sides[0], i, start) for i in range(schedule.mt)]
-            b = [self._fragment(self.sides[1], i, start) for i in range(schedule.nt)]
+            a, b = (
+                [self._fragment(side, tile, i, start) for i in range(count)]
+                for side, tile, count in zip(self.sides, tiles, (schedule.mt, schedule.nt))
+            )
             sums = outer_product(self.p, a, b, sums)
         return sums
 
-    def _fragment(self, side: Side, index: int, inner: SSAValue) -> SSAValue:
+    def _fragment(self, side: Side, tile: SSAValue, index: int, inner: SSAValue) -> SSAValue:
         p = self.p
-        assert side.lds is not None
         outer = p.add(side.wave_first, 16 * index)
         fragment = self.problem.fragment(side.role)
-        return p.insert(wave.LoadFragmentOp(side.lds, outer, inner, fragment))
+        return p.insert(wave.LoadFragmentOp(tile, outer, inner, fragment))
 
 
 class _QuantizedLoop(_StagedLoop):
@@ -254,16 +299,13 @@ class _QuantizedLoop(_StagedLoop):
             ),
         ]
 
-    def _commit(self, index: SSAValue, staged: Sequence[SSAValue]) -> None:
+    def _fill(self, index: SSAValue, staged: Sequence[SSAValue]) -> list[SSAValue]:
         p, problem = self.p, self.problem
-        a, b = self.sides
-        assert a.lds is not None
-        assert b.lds is not None
+        a, b = self._tiles(index)
         zero_points = staged[3] if problem.zero else None
-        p.barrier()
-        p.effect(wave.CommitOp(staged[0], a.lds, problem.schedule.threads))
-        p.effect(CommitDequantizedOp(staged[1], staged[2], zero_points, b.lds, problem.weight))
-        p.barrier()
+        p.effect(wave.CommitOp(staged[0], a, problem.schedule.threads))
+        p.effect(CommitDequantizedOp(staged[1], staged[2], zero_points, b, problem.weight))
+        return []
 
 
 def outer_product(

@@ -30,7 +30,7 @@ ELEMENT_TYPES: MappingProxyType[str, Attribute] = MappingProxyType(
 WEIGHT_SLICE = 32
 """Elements along k of a slice whose weights are dequantized: all of them share a scale."""
 
-SCHEDULE_FIELDS = ("mt", "nt", "waves_m", "waves_n", "block_k", "group_m", "split_k")
+SCHEDULE_FIELDS = ("mt", "nt", "waves_m", "waves_n", "block_k", "group_m", "split_k", "stages")
 
 
 @dataclass(frozen=True)
@@ -150,9 +150,10 @@ class GemmProblem:
         return StagedType(self.slice, outer_size, element, "blocks")
 
     def lds(self, outer_size: int) -> LdsType:
-        """Type of one operand's slice in LDS: k along rows, padded against bank conflicts."""
+        """Type of one operand's slices in LDS: k along rows, padded against bank conflicts."""
         pitch = self.slice + LDS_PADDING_BYTES * 8 // self.memory_bits
-        return LdsType(outer_size, self.slice, ELEMENT_TYPES[self.memory_dtype], pitch)
+        rows = self.schedule.stages * outer_size
+        return LdsType(rows, self.slice, ELEMENT_TYPES[self.memory_dtype], pitch)
 
 
 def multiplied_dtypes(directive: Operation) -> tuple[str, str]:

@@ -33,6 +33,8 @@ class GemmSchedule:
     from global memory into registers, one instruction tile deep. Workgroups walk the result in
     bands of `group_m` tiles' height, so that neighbours share operands in the caches (0: one band).
     `split_k` workgroups share the contracted axis of each tile, and a second kernel sums them up.
+    With two `stages` LDS holds two slices, one that is written while the other is read: one barrier
+    per slice instead of two, for twice the LDS.
     """
 
     mt: int
@@ -42,10 +44,13 @@ class GemmSchedule:
     block_k: int
     group_m: int = 0
     split_k: int = 1
+    stages: int = 1
 
     def __post_init__(self) -> None:
         if min(self.mt, self.nt, self.waves_m, self.waves_n, self.split_k) < 1:
             raise OptionError(f"{self}: tiles, waves and split_k must be at least 1")
+        if self.stages not in (1, 2) or (self.stages > 1 and not self.block_k):
+            raise OptionError(f"{self}: stages must be 1, or 2 with a block_k")
         if self.block_k < 0 or self.group_m < 0:
             raise OptionError(f"{self}: block_k and group_m must be at least 0")
         if self.block_k % INSTRUCTION_TILE:
@@ -77,7 +82,7 @@ class GemmSchedule:
         if not self.block_k:
             return 0
         row = self.block_k * element_bits // 8 + LDS_PADDING_BYTES
-        return (self.tile_m + self.tile_n) * row
+        return self.stages * (self.tile_m + self.tile_n) * row
 
     def for_bits(self, element_bits: int) -> GemmSchedule:
         """The same with as many bytes along k for elements of another size than 16 bits."""
@@ -95,6 +100,7 @@ GEMM_SCHEDULES: Mapping[str, GemmSchedule] = MappingProxyType(
         "128x64": GemmSchedule(mt=4, nt=2, waves_m=2, waves_n=2, block_k=32),
         "64x128": GemmSchedule(mt=2, nt=4, waves_m=2, waves_n=2, block_k=32),
         "128x128": GemmSchedule(mt=4, nt=4, waves_m=2, waves_n=2, block_k=32),
+        "128x128_two_stages": GemmSchedule(mt=4, nt=4, waves_m=2, waves_n=2, block_k=16, stages=2),
         "256x128": GemmSchedule(mt=4, nt=4, waves_m=4, waves_n=2, block_k=32),
     }
 )

@@ -11,7 +11,9 @@ from tessera.frontend.arguments import dtype_name
 from tessera.frontend.tracer import Tracer
 from tessera.ops.checks import flag, number, schedule_of, tensors
 
-GEMM_SCHEDULE = ("mt", "nt", "waves_m", "waves_n", "block_k", "group_m", "split_k")
+GEMM_SCHEDULE = (
+    "mt", "nt", "waves_m", "waves_n", "block_k", "group_m", "split_k", "stages",
+)  # fmt: skip
 
 
 def matmul(

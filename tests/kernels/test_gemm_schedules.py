@@ -92,6 +92,25 @@ def loop_counts(schedule, transposes, **options):
     return {name: (more[name] - fewer.get(name, 0)) / matrix for name in more}
 
 
+@pytest.mark.parametrize("k", [1, 16, 17, 33, 64, 129])
+@pytest.mark.parametrize("split_k", [1, 2])
+def test_two_stages_of_any_number_of_slices(executor, k, split_k):
+    """One slice, two, an odd number, the last one cut off: each is written before it is read."""
+    a, b = integers((40, k), "f16", 7), integers((k, 33), "f16", 8)
+    schedule = asdict(replace(GEMM_SCHEDULES["32x32"], block_k=16, stages=2, split_k=split_k))
+    c = run_matmul(executor, a, b, schedule=schedule)
+    np.testing.assert_array_equal(c, a.astype(np.int64) @ b.astype(np.int64))
+    assert tessera.runtime.last_launch().reports[0].lds_bytes == 2 * 64 * 48
+
+
+def test_two_stages_halve_the_barriers():
+    for stages in (1, 2):
+        schedule = replace(GEMM_SCHEDULES["32x32"], stages=stages)
+        counts = loop_counts(schedule, (False, True))
+        # Per slice of 32, each wave multiplies twice.
+        assert counts["barrier"] == (1.0, 0.5)[stages - 1], counts
+
+
 CHOSEN = {
     (4096, 4096, 4096): ("256x128", 8, 1),
     (1024, 1024, 1024): ("128x128", 8, 1),

@@ -89,7 +89,12 @@ def test_the_epilogue_and_other_schedules(executor):
     a = testing.random_tensor((40, 128), np.float16, 1)
     _, weight, scale, _ = quantized(50, 128, "i4", 32)
     bias = testing.random_tensor((50,), np.float32, 2)
-    for schedule in ((), (("split_k", 2), ("mt", 1), ("nt", 1)), (("mt", 4), ("nt", 4))):
+    for schedule in (
+        (),
+        (("split_k", 2), ("mt", 1), ("nt", 1)),
+        (("mt", 4), ("nt", 4)),
+        (("stages", 2),),
+    ):
         c = run(executor, a, weight, scale, "i4", 32, "f32", "relu", schedule, bias=bias)
         weights = dequantize(weight, scale, None, "i4", 32)
         expected = np.maximum(tessera.reference.matmul(a, weights, transpose_b=True) + bias, 0.0)

@@ -28,7 +28,7 @@ from tessera.codegen.rocm.fragments import (
 )
 from tessera.codegen.rocm.lanes import thread_id
 from tessera.codegen.rocm.memory import GLOBAL
-from tessera.codegen.rocm.staged import emit_mask_staged
+from tessera.codegen.rocm.staged import emit_lds_part, emit_mask_staged
 from tessera.codegen.rocm.staging import emit_commit, emit_stage
 from tessera.codegen.rocm.store import (
     emit_load_element,
@@ -116,6 +116,7 @@ RULES: dict[type, Rule] = {
     wave.OffsetOp: emit_offset,
     wave.UndefinedOp: emit_undefined,
     wave.StageOp: emit_stage,
+    wave_staged.LdsPartOp: emit_lds_part,
     wave_staged.MaskStagedOp: emit_mask_staged,
     wave_staged.StagePerPieceOp: emit_stage_per_piece,
     wave_staged.CommitDequantizedOp: emit_commit_dequantized,

@@ -8,9 +8,10 @@ from xdsl.ir import Operation
 
 from tessera.codegen.llvm_text import FunctionEmitter
 from tessera.codegen.llvm_types import STAGED_PIECE, staged_layout
+from tessera.codegen.rocm.memory import lds_address
 from tessera.codegen.rocm.staging import units_of_thread
-from tessera.dialects.wave_staged import MaskStagedOp
-from tessera.dialects.wave_types import ELEMENT_BITS, StagedType, element_name
+from tessera.dialects.wave_staged import LdsPartOp, MaskStagedOp
+from tessera.dialects.wave_types import ELEMENT_BITS, LdsType, StagedType, element_name
 
 WordMask = Callable[[FunctionEmitter, str, int], str]
 WORDS = 4
@@ -45,6 +46,18 @@ def emit_mask_staged(emitter: FunctionEmitter, operation: Operation) -> None:
                 piece = _masked_words(emitter, piece, distance, bits, _drop_high_number)
             names.append(piece)
     emitter.bind(operation.result, *names)
+
+
+def emit_lds_part(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.lds_part to an address that all lanes share."""
+    assert isinstance(operation, LdsPartOp)
+    lds = operation.lds.type
+    assert isinstance(lds, LdsType)
+    first_row = emitter.value(operation.first_row)
+    elements = emitter.assign(f"mul i32 {first_row}, {lds.pitch.data}")
+    bits = ELEMENT_BITS[element_name(lds.element)]
+    part = lds_address(emitter, emitter.value(operation.lds), elements, bits)
+    emitter.bind(operation.result, part)
 
 
 def _zero_where(emitter: FunctionEmitter, piece: str, condition: str) -> str:
