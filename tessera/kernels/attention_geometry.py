@@ -68,6 +68,18 @@ def on_existing_rows(
     program.when(program.compare("slt", first_row, count), run)
 
 
+def query_tile(p: KernelProgram, problem: AttentionProblem, workgroup: SSAValue) -> SSAValue:
+    """The tile of queries of a workgroup, numbered with the tile fastest.
+
+    Under a causal mask the last queries see the most keys: their tiles start first, so that short
+    ones fill the gaps at the end.
+    """
+    tile = p.rem(workgroup, p["q_tiles"])
+    if problem.causal == "none":
+        return tile
+    return p.sub(p.sub(p["q_tiles"], 1), tile)
+
+
 class Heads:
     """Base pointers of the operands for one problem and one query head."""
 

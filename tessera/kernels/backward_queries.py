@@ -12,6 +12,7 @@ from tessera.kernels.attention_geometry import (
     Visibility,
     keys_of_queries,
     on_existing_rows,
+    query_tile,
 )
 from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_gradient import Place, TileGradient, log2_lse
@@ -42,7 +43,7 @@ class QueryGradientProgram:
         sequence = Problem(p, problem, p.div(head_index, p["heads"]))
         self.heads = Heads(p, problem, sequence, head, p.div(head, p["group"]))
         queries = TILE * schedule.waves
-        self.first_query = p.mul(p.rem(workgroup, p["q_tiles"]), queries)
+        self.first_query = p.mul(query_tile(p, problem, workgroup), queries)
         self.wave_row = p.mul(wave_id, TILE)
         self.query = p.add(self.first_query, self.wave_row)
         self.visibility = Visibility(p, problem, sequence)

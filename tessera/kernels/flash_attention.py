@@ -13,6 +13,7 @@ from tessera.kernels.attention_geometry import (
     Visibility,
     keys_of_queries,
     on_existing_rows,
+    query_tile,
 )
 from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_problem import (
@@ -73,7 +74,7 @@ class AttentionProgram:
         head = p.rem(head_index, p["heads"])
         sequence = Problem(p, problem, p.div(head_index, p["heads"]))
         self.heads = Heads(p, problem, sequence, head, p.div(head, p["group"]))
-        self.first_query = p.mul(p.rem(workgroup, p["q_tiles"]), schedule.queries)
+        self.first_query = p.mul(query_tile(p, problem, workgroup), schedule.queries)
         self.wave_row = p.mul(wave_id, schedule.queries_per_wave)
         self.wave_query = p.add(self.first_query, self.wave_row)
         self.visibility = Visibility(p, problem, sequence)
