@@ -14,6 +14,7 @@ from tessera.emulator import operands as op
 from tessera.emulator.decode import Instruction
 from tessera.emulator.memory import Buffer
 from tessera.emulator.native import memory_function
+from tessera.emulator.native_memory import NOWHERE
 from tessera.emulator.registers import LANES, register_set, vector_set
 from tessera.emulator.space import GlobalPort
 from tessera.emulator.state import WaveGroup
@@ -22,6 +23,11 @@ from tessera.emulator.step import unsupported
 OUT_OF_RANGE_STRUCTURED, OUT_OF_RANGE_INDEX, OUT_OF_RANGE_EMPTY, OUT_OF_RANGE_RAW = range(4)
 SWIZZLE = np.uint32(0xC0000000)
 ADD_THREAD_ID = np.uint32(1 << 23)
+
+
+# Highest place in range of all waves, highest place that is partly in range, and the first byte of
+# each wave in the buffer, int64 [waves].
+NativeLimits = tuple[int, int, np.ndarray]
 
 
 @dataclass
@@ -33,8 +39,8 @@ class Resource:
     records: np.ndarray
     scalar: np.ndarray
     select: int
-    # For native transfers of one size from one buffer: (buffer, size, limit, start per wave).
-    native: tuple[Buffer, int, int, np.ndarray] | None = None
+    # For native transfers of one size from one buffer: (buffer, size, limits and starts).
+    native: tuple[Buffer, int, NativeLimits] | None = None
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,7 @@ class BufferAddress:
             or (is_store and not buffer.writable)
         ):
             return False
-        limit, starts = _native_limit(resource, buffer, size, g.count)
+        limit, outer, starts = _native_limits(resource, buffer, size, g.count)
         if limit < 0:
             return False
         mask, stride = g.mask, g.stride
@@ -172,6 +178,7 @@ class BufferAddress:
             0,
             self.offset,
             limit,
+            outer,
             starts.ctypes.data,
             buffer.storage.address,
             0 if mask is None else mask.ctypes.data,
@@ -185,16 +192,22 @@ class BufferAddress:
         return True
 
 
-def _native_limit(
-    resource: Resource, buffer: Buffer, size: int, waves: int
-) -> tuple[int, np.ndarray]:
-    """(highest offset that is in range for all waves, first byte of each wave in the buffer)."""
+def _native_limits(resource: Resource, buffer: Buffer, size: int, waves: int) -> NativeLimits:
+    """Limits of accesses of `size` bytes.
+
+    Where the resource has the same range in all waves and lies wholly in the buffer, places beyond
+    it read as 0; otherwise the general path decides about them.
+    """
     known = resource.native
-    if known is not None and known[0] is buffer and known[1] == size and len(known[3]) == waves:
-        return known[2], known[3]
+    if known is not None and known[0] is buffer and known[1] == size and len(known[2][2]) == waves:
+        return known[2]
     start = resource.base + resource.scalar - buffer.base
-    room = np.minimum(resource.records - resource.scalar, buffer.size - start) - size
-    limit = int(room.min()) if int(start.min()) >= 0 else -1
+    room, records = buffer.size - start, resource.records - resource.scalar
+    limit, outer = int(np.minimum(records, room).min()) - size, NOWHERE
+    if int(records.min()) == int(records.max()) <= int(room.min()):
+        outer = limit + size - 1
+    if int(start.min()) < 0:
+        limit = -1
     starts = np.ascontiguousarray(np.broadcast_to(start[:, 0], (waves,)))
-    resource.native = buffer, size, limit, starts
-    return limit, starts
+    resource.native = buffer, size, (limit, outer, starts)
+    return resource.native[2]

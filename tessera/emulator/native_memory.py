@@ -18,6 +18,8 @@ from tessera.emulator.space import GlobalPort, LdsPort, MemoryPort
 from tessera.emulator.state import WaveGroup
 
 NATIVE_BYTES = (4, 8, 12, 16)
+# As an unsigned number the highest place of all: none lies beyond it.
+NOWHERE = -1
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def _lds_transfer(address: LaneAddress, size: int, register: int, is_store: bool
             0,
             offset,
             limit,
+            NOWHERE,
             g.lds_address,
             batch.lds.address,
             0 if mask is None else mask.ctypes.data,
@@ -120,6 +123,7 @@ def _global_transfer(
             wave_address,
             offset,
             buffer.size - size,
+            NOWHERE,
             0,
             buffer.storage.address,
             0 if mask is None else mask.ctypes.data,

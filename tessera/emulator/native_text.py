@@ -11,6 +11,7 @@ MEMORY_ARGUMENTS = (
     "wave_offset",
     "offset",
     "limit",
+    "outer",
     "wave_base",
     "storage",
     "mask",
@@ -161,10 +162,10 @@ def memory_text(name: str, words: int, is_store: bool) -> str:
     """i64 name(MEMORY_ARGUMENTS): loads or stores of `words` words for every active lane.
 
     A lane's place is low (a uint32 row) + high << 32 (a row, or 0) + wave_offset (int64 per wave,
-    or 0) + offset. As an unsigned number it must be at most `limit`; then `wave_base` (int64 per
-    wave, or 0) is added and `words` words move between the storage and the rows at `data`, `stride`
-    bytes apart. `mask` has a byte per lane, or is 0. Returns the number of lanes beyond the limit;
-    with any, nothing moves.
+    or 0) + offset, an unsigned number. Up to `limit`, `wave_base` (int64 per wave, or 0) is added
+    and `words` words move between the storage and the rows at `data`, `stride` bytes apart. Beyond
+    `outer` a load gives 0 and a store does nothing. `mask` has a byte per lane, or is 0. Returns
+    the number of lanes between the two; with any, nothing moves.
     """
     w = Writer(f"@{name}({', '.join(f'i64 %{n}' for n in MEMORY_ARGUMENTS)})")
     for pointer in ("low", "high", "wave_offset", "wave_base", "storage", "mask", "data"):
@@ -235,7 +236,9 @@ def _check_loop(w: Writer) -> None:
     place, block = _place(w, "check", "%c", "check")
     active = _active(w, "check", "%c", block)
     beyond = w.value(f"icmp ugt i64 {place}, %limit")
-    bad = w.value(f"and i1 {active}, {beyond}")
+    near = w.value(f"icmp ule i64 {place}, %outer")
+    between = w.value(f"and i1 {beyond}, {near}")
+    bad = w.value(f"and i1 {active}, {between}")
     w.emit(f"%bad = zext i1 {bad} to i64")
     w.emit("%refused_next = add i64 %refused, %bad")
     w.emit("%c_next = add i64 %c, 1")
@@ -250,10 +253,19 @@ def _move_loop(w: Writer, words: int, is_store: bool) -> None:
     active = _active(w, "move", "%m", block)
     w.emit(f"br i1 {active}, label %act, label %moved")
     w.label("act")
-    name = _optional(w, "act", "wave_base", "%move_wave", "i64")
-    w.emit(f"%{name} = phi i64 [ 0, %act ], [ %{name}_value, %{name}_load ]")
-    there = w.pointer("%p_storage", w.value(f"add i64 {place}, %{name}"))
+    beyond = w.value(f"icmp ugt i64 {place}, %limit")
     w.emit("%m_bytes = shl i64 %m, 2")
+    w.emit(f"br i1 {beyond}, label %outside, label %inside")
+    w.label("outside")
+    for k in range(0 if is_store else words):
+        row = w.value(f"mul i64 %stride, {k}")
+        register = w.pointer("%p_data", w.value(f"add i64 {row}, %m_bytes"))
+        w.emit(f"store i32 0, ptr {register}, align 4")
+    w.emit("br label %moved")
+    w.label("inside")
+    name = _optional(w, "act", "wave_base", "%move_wave", "i64")
+    w.emit(f"%{name} = phi i64 [ 0, %inside ], [ %{name}_value, %{name}_load ]")
+    there = w.pointer("%p_storage", w.value(f"add i64 {place}, %{name}"))
     for k in range(words):
         row = w.value(f"mul i64 %stride, {k}")
         register = w.pointer("%p_data", w.value(f"add i64 {row}, %m_bytes"))

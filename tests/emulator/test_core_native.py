@@ -77,10 +77,10 @@ def test_loads_and_stores(words, masked):
     assert load is not None
     assert store is not None
 
-    def call(function, data, most=limit):
+    def call(function, data, most=limit, outer=-1):
         return function(
-            start, 0, base.ctypes.data, 0, most, 0, storage.address, pointer, start + data * STRIDE,
-            STRIDE, WAVES,
+            start, 0, base.ctypes.data, 0, most, outer, 0, storage.address, pointer,
+            start + data * STRIDE, STRIDE, WAVES,
         )  # fmt: skip
 
     assert call(load, 4) == 0
@@ -96,3 +96,10 @@ def test_loads_and_stores(words, masked):
     refused = call(load, 8, lowest)
     assert refused == np.count_nonzero(places[mask] > lowest) > 0
     np.testing.assert_array_equal(file[8:12], before[8:12])
+    assert call(load, 8, lowest, lowest) == 0
+    for k in range(words):
+        inside = places <= lowest
+        expected = np.where(
+            mask, np.where(inside, storage.words[places // 4 + k], 0), before[8 + k]
+        )
+        np.testing.assert_array_equal(file[8 + k], expected)
