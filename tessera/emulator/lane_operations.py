@@ -116,9 +116,20 @@ def permute_lanes(instruction: Instruction, mode: Mode) -> Step:
     shifts = (np.arange(LANES) % 8 * 4).astype(np.uint32)
     uses_high = np.arange(LANES) % 16 >= 8
 
-    def run(g: WaveGroup) -> None:
-        words = np.where(uses_high, high(g)[:, None], low(g)[:, None])
+    known: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+
+    def selected(g: WaveGroup) -> np.ndarray:
+        """The lane that each lane reads, int64 [waves or 1, 32]; kept while the selects stay."""
+        first, second = low(g), high(g)
+        if known and known[0][0] is first and known[0][1] is second:
+            return known[0][2]
+        words = np.where(uses_high, second[:, None], first[:, None])
         lanes = (words >> shifts & np.uint32(15)).astype(np.int64) + row
+        known[:] = [(first, second, lanes)]
+        return lanes
+
+    def run(g: WaveGroup) -> None:
+        lanes = selected(g)
         uniform = len(lanes) == 1
         source = g.u32[register]
         value = source[:, lanes[0]] if uniform else np.take_along_axis(source, lanes, 1)
