@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "options": {"errors", "env", "targets"},
     "plan": {"errors", "launch_rule", "contracts", "dialects"},
     "c_header": {"errors", "launch_rule", "plan", "codegen"},
-    "artifact": {"errors", "launch_rule", "contracts", "plan", "env", "options", "codegen", "c_header"},
+    "artifact": (NEUTRAL - {"artifact"}) | {"codegen", "c_header"},
     "emulator": set(),
     "reference": {"errors"},
     "testing": {"errors", "reference"},
