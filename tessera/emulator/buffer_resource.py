@@ -39,8 +39,8 @@ class Resource:
     records: np.ndarray
     scalar: np.ndarray
     select: int
-    # For native transfers of one size from one buffer: (buffer, size, limits and starts).
-    native: tuple[Buffer, int, NativeLimits] | None = None
+    # For native transfers of one size from one buffer, which is named by base and size.
+    native: tuple[tuple[int, int], int, NativeLimits] | None = None
 
 
 @dataclass(frozen=True)
@@ -153,16 +153,14 @@ class BufferAddress:
         Possible are whole registers, a raw resource, an offset register, all lanes in range and in
         the buffer that the instruction hit last, and no sanitizers.
         """
-        batch, last = g.batch, port.last
-        low = self.offset_register
-        if batch.checks is not None or last is None or low is None or size % 4:
+        batch, low = g.batch, self.offset_register
+        buffer = port.last_hit(batch.memory)
+        if batch.checks is not None or buffer is None or low is None or size % 4:
             return False
-        memory, buffer = last
         resource = self.decoded(g)
         function = memory_function(size // 4, is_store)
         if (
             function is None
-            or memory is not batch.memory
             or resource.select != OUT_OF_RANGE_RAW
             or self.index_register is not None
             or (is_store and not buffer.writable)
@@ -199,7 +197,8 @@ def _native_limits(resource: Resource, buffer: Buffer, size: int, waves: int) ->
     it read as 0; otherwise the general path decides about them.
     """
     known = resource.native
-    if known is not None and known[0] is buffer and known[1] == size and len(known[2][2]) == waves:
+    place = (buffer.base, buffer.size)
+    if known is not None and known[:2] == (place, size) and len(known[2][2]) == waves:
         return known[2]
     start = resource.base + resource.scalar - buffer.base
     room, records = buffer.size - start, resource.records - resource.scalar
@@ -209,5 +208,5 @@ def _native_limits(resource: Resource, buffer: Buffer, size: int, waves: int) ->
     if int(start.min()) < 0:
         limit = -1
     starts = np.ascontiguousarray(np.broadcast_to(start[:, 0], (waves,)))
-    resource.native = buffer, size, (limit, outer, starts)
+    resource.native = place, size, (limit, outer, starts)
     return resource.native[2]

@@ -45,6 +45,8 @@ class AddressSpace:
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
+        # The buffer that each instruction (its port) hit last.
+        self.last_hits: dict[object, Buffer] = {}
         self._sources: list[tuple[Buffer, int]] = []
         self._bases = np.zeros(0, np.uint64)
 

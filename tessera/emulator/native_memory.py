@@ -101,12 +101,12 @@ def _global_transfer(
     low, high, wave_offset = address.low, address.high, address.wave_offset
 
     def move(g: WaveGroup) -> bool:
-        batch, last = g.batch, port.last
+        batch = g.batch
+        buffer = port.last_hit(batch.memory)
         function = memory_function(size // 4, is_store)
-        if batch.checks is not None or last is None or function is None:
+        if batch.checks is not None or buffer is None or function is None:
             return False
-        memory, buffer = last
-        if memory is not batch.memory or buffer.size < size or (is_store and not buffer.writable):
+        if buffer.size < size or (is_store and not buffer.writable):
             return False
         offset, wave_address = address.offset - buffer.base, 0
         if wave_offset is not None:

@@ -100,20 +100,24 @@ class Port:
 
 
 class GlobalPort(Port):
-    """The mapped buffers. The buffer that the instruction hit last is tried first."""
+    """The mapped buffers. The buffer that the instruction hit last is tried first.
 
-    def __init__(self, instruction: Instruction) -> None:
-        super().__init__(instruction)
-        self.last: tuple[AddressSpace, Buffer] | None = None
+    The address space remembers that buffer, so that no port keeps the memory of an old launch.
+    """
+
+    def last_hit(self, memory: AddressSpace) -> Buffer | None:
+        """The buffer that this instruction hit last in an address space."""
+        return memory.last_hits.get(self)
 
     def _guess(self, g: WaveGroup, addresses: np.ndarray, mask: Mask) -> Buffer | None:
         memory = g.batch.memory
-        if self.last is not None and self.last[0] is memory:
-            return self.last[1]
+        known = self.last_hit(memory)
+        if known is not None:
+            return known
         first = 0 if mask is None else int(np.argmax(mask))
         buffer = memory.find(int(addresses.reshape(-1)[first]))
         if buffer is not None:
-            self.last = (memory, buffer)
+            memory.last_hits[self] = buffer
         return buffer
 
     def locate(
@@ -184,7 +188,7 @@ class GlobalPort(Port):
                 inside[...] = False
             refused |= here & ~inside
             if inside.any():
-                self.last = (memory, buffer)
+                memory.last_hits[self] = buffer
                 safe = np.where(inside, positions, 0)
                 parts += self._accept(g, buffer, safe, size, write, inside)
         if refused.any():
