@@ -8,6 +8,13 @@ import tempfile
 from collections import Counter
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples on every run and every machine, however slow or busy.
+settings.register_profile(
+    "suite", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("suite")
 
 CACHE_SWITCH = "TESSERA_CACHE_DIR"
 _own_cache = ""
