@@ -132,3 +132,20 @@ def test_compiles_without_graph_breaks():
     torch.testing.assert_close(
         torch.compile(loss, fullgraph=True, backend="aot_eager")(q), expected
     )
+
+
+@pytest.mark.parametrize("shape", [(20, 33), (2, 1, 33), (1, 2, 1, 1)])
+def test_gradient_of_the_mask_on_the_kernels(shape):
+    made = (normal(1, 2, seq, 16, seed=seq, dtype=torch.float16) for seq in (20, 33, 33))
+    q, k, v = (one.requires_grad_() for one in made)
+    mask = normal(*shape, seed=3, dtype=torch.float16).requires_grad_()
+    exact_mask = mask.detach().double().requires_grad_()
+    weights = normal(1, 2, 20, 16, seed=9)
+    o = scaled_dot_product_attention(q, k, v, attn_mask=mask, executor="emulator")
+    (o * weights.half()).sum().backward()
+    wide = [one.detach().double() for one in (q, k, v)]
+    (expected_attention(*wide, attn_mask=exact_mask) * weights.half().double()).sum().backward()
+    assert mask.grad is not None
+    assert exact_mask.grad is not None
+    assert mask.grad.dtype == torch.float16
+    torch.testing.assert_close(mask.grad.double(), exact_mask.grad, rtol=8e-3, atol=8e-3)
