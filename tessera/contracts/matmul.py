@@ -39,6 +39,8 @@ def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[st
                 "matmul: packed operands must be [m, k] and [n, k] (transpose_a False, "
                 "transpose_b True): each byte holds two numbers along k"
             )
+    if "pair" in operands:
+        _check_pair(operands, options)
     if options.get("grouped"):
         _check_groups(operands, options)
     if options.get("weight"):
@@ -46,7 +48,7 @@ def check_matmul_options(operands: Mapping[str, TensorSpec], options: Mapping[st
         return
     is_integer = operands["a"].dtype in BYTE_DTYPES
     scaled = options.get("alpha") not in (None, 1.0)
-    has_extra = {"addend", "bias", "gate", "residual"} & set(operands)
+    has_extra = {"pair", "addend", "bias", "gate", "residual"} & set(operands)
     computes = scaled or options.get("activation") or has_extra
     if options.get("out_dtype") == "i32" and not is_integer:
         raise DtypeError("matmul: out_dtype = 'i32' is for i8, u8 and packed operands")
@@ -99,6 +101,16 @@ def _check_weight(operands: Mapping[str, TensorSpec], options: Mapping[str, obje
         raise ShapeError(
             f"matmul: operand 'scale' has {groups} groups of {group}, expected k = {k}"
         )
+
+
+def _check_pair(operands: Mapping[str, TensorSpec], options: Mapping[str, object]) -> None:
+    """Check a matmul whose gate is the product of the same first operand and another second one."""
+    for option in ("grouped", "weight", "gate"):
+        if options.get(option):
+            raise OptionError(f"matmul: {option} does not go with pair")
+    b, pair = operands["b"], operands["pair"]
+    if len(b.shape) != len(pair.shape) or b.dtype != pair.dtype:
+        raise ShapeError(f"matmul: operand 'pair' must be as 'b' is, {b}, got {pair}")
 
 
 def _check_groups(operands: Mapping[str, TensorSpec], options: Mapping[str, object]) -> None:

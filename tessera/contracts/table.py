@@ -41,6 +41,9 @@ CONTRACTS: Mapping[str, OpContract] = MappingProxyType(
             operands=(
                 OperandContract("a", ("m", "k"), MATMUL_DTYPES, "transpose_a", batched=True),
                 OperandContract("b", ("k", "n"), MATMUL_DTYPES, "transpose_b", batched=True),
+                OperandContract(
+                    "pair", ("k", "n"), MATMUL_DTYPES, "transpose_b", when="pair", batched=True
+                ),
                 OperandContract("starts", ("group_starts",), ("i32",), when="grouped"),
                 OperandContract("scale", ("n", "groups"), ("f16",), when="weight"),
                 OperandContract("zero", ("n", "groups"), ("f16",), when="zero"),

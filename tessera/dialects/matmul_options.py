@@ -19,7 +19,7 @@ class MatmulOptions(IRDLOperation):
     second operand is [n, k] of such numbers, of which `group_size` along k share a scale, and with
     `zero` a zero point, operands of their own; (number - zero) * scale is computed in f16. `bias`
     is "row" or "column"; `gate` and `residual` say whether there is such an operand, and `beta`
-    that there is an addend.
+    that there is an addend. With `pair` the gate is the first operand times a second matrix.
     """
 
     transpose_a = opt_attr_def(IntegerAttr)
@@ -29,6 +29,7 @@ class MatmulOptions(IRDLOperation):
     packed_b = opt_attr_def(StringAttr)
     inner_size = opt_attr_def(IntegerAttr)
     grouped = opt_attr_def(IntegerAttr)
+    pair = opt_attr_def(IntegerAttr)
     weight = opt_attr_def(StringAttr)
     group_size = opt_attr_def(IntegerAttr)
     zero = opt_attr_def(IntegerAttr)

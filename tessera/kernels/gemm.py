@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xdsl.dialects.builtin import i32, i64
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -48,6 +48,7 @@ def contract_options(problem: GemmProblem) -> dict[str, object]:
     optional = {
         "inner_size": problem.inner_size,
         "grouped": problem.grouped or None,
+        "pair": problem.pair or None,
         "weight": problem.weight or None,
         "group_size": problem.group_size or None,
         "zero": problem.zero or None,
@@ -70,6 +71,7 @@ def arguments(problem: GemmProblem) -> dict[str, Attribute]:
     names: dict[str, Attribute] = {
         "a": memory,
         "b": memory_b,
+        **({"pair": memory_b} if problem.pair else {}),
         **({"starts": PointerType(i32)} if problem.grouped else {}),
         **{name: PointerType(ELEMENT_TYPES["f16"]) for name in problem.weight_tensors},
         "c": PointerType(ELEMENT_TYPES[result]),
@@ -112,8 +114,12 @@ class GemmProgram:
         self.first_column = p.mul(tile_column, schedule.tile_n)
         self.wave_row = p.mul(p.rem(wave_id, schedule.waves_m), 16 * schedule.mt)
         self.wave_column = p.mul(p.div(wave_id, schedule.waves_m), 16 * schedule.nt)
-        self.a = self._side("a", not problem.transpose_a)
-        self.b = self._side("b", problem.transpose_b)
+        self.sides = [
+            self._side("a", "a", not problem.transpose_a),
+            self._side("b", "b", problem.transpose_b),
+        ]
+        if problem.pair:
+            self.sides.append(self._side("pair", "b", problem.transpose_b))
 
     def _tile(self, workgroup: SSAValue) -> tuple[SSAValue, SSAValue]:
         """Row and column of the workgroup's tile; down the columns, within a band if there are."""
@@ -126,23 +132,23 @@ class GemmProgram:
         place = p.rem(workgroup, in_band)
         return p.add(first, p.rem(place, height)), p.div(place, height)
 
-    def _side(self, role: str, contiguous_inner: bool) -> Side:
+    def _side(self, name: str, role: str, contiguous_inner: bool) -> Side:
         p, schedule = self.program, self.schedule
         first, size, length, batched = {
             "a": (self.first_row, schedule.tile_m, self.end_row, self.problem.batch_a),
             "b": (self.first_column, schedule.tile_n, p["n"], self.problem.batch_b),
         }[role]
-        stride = p[f"ld{role}"]
+        stride = p["ld_pair" if name == "pair" else f"ld{role}"]
         start = p.mul(p.wide(first), p.wide(stride)) if contiguous_inner else p.wide(first)
         if batched:
             assert self.batch is not None
-            start = p.add(start, p.mul(p.wide(self.batch), p[f"batch_stride_{role}"]))
+            start = p.add(start, p.mul(p.wide(self.batch), p[f"batch_stride_{name}"]))
         if role == "b" and self.group is not None:
             start = p.add(start, p.mul(p.wide(self.group.index), p["batch_stride_b"]))
         lds = p.insert(wave.AllocLdsOp(self.problem.lds(size))) if schedule.block_k else None
         return Side(
             role,
-            p.offset(p[role], start),
+            p.offset(p[name], start),
             stride,
             p.sub(length, first),
             size,
@@ -161,10 +167,10 @@ class GemmProgram:
     def _write_tile(self) -> list[SSAValue]:
         if self.schedule.block_k:
             sums = multiply_through_lds(
-                self.program, self.problem, self.a, self.b, self._slices(), self._scales()
+                self.program, self.problem, self.sides, self._slices(), self._scales()
             )
         else:
-            sums = multiply_from_global(self.program, self.problem, self.a, self.b)
+            sums = multiply_from_global(self.program, self.problem, self.sides)
         self._store(sums)
         return []
 
@@ -203,18 +209,19 @@ class GemmProgram:
     def _store(self, sums: list[SSAValue]) -> None:
         p, schedule = self.program, self.schedule
         result = self._result()
-        for index, total in enumerate(sums):
+        fragments = schedule.mt * schedule.nt
+        for index, total in enumerate(sums[:fragments]):
             row = p.add(p.add(self.first_row, self.wave_row), 16 * (index // schedule.nt))
             column = p.add(p.add(self.first_column, self.wave_column), 16 * (index % schedule.nt))
             place = p.add(p.mul(p.wide(row), p.wide(p["ldc"])), p.wide(column))
             limits = (p.sub(self.end_row, row), p.sub(p["n"], column))
             if schedule.split_k == 1:
-                total = self._finished(total, row, column, limits)
+                total = self._finished(sums[index::fragments], row, column, limits)
             p.effect(wave.StoreOp(total, p.offset(result, place), p["ldc"], limits, 2))
 
     def _finished(
         self,
-        total: SSAValue,
+        totals: Sequence[SSAValue],
         row: SSAValue,
         column: SSAValue,
         limits: tuple[SSAValue, SSAValue],
@@ -223,7 +230,7 @@ class GemmProgram:
         p, problem, epilogue = self.program, self.problem, self.problem.epilogue
         is_same = problem.accumulator_dtype == "f32" or problem.out_dtype == "i32"
         if is_same and not epilogue.computes:
-            return total
+            return totals[0]
         tensors = EpilogueTensors(
             self._epilogue_pointers(row, column),
             {name: p[f"ld_{name}"] for name in epilogue.matrices},
@@ -231,8 +238,8 @@ class GemmProgram:
             p.sub(limits[1], 1),
         )
         return p.map(
-            [total],
-            lambda r, c, value: apply_epilogue(p, epilogue, tensors, value, r, c),
+            totals,
+            lambda r, c, value, gate=None: apply_epilogue(p, epilogue, tensors, value, r, c, gate),
             output=problem.accumulator_of("f32"),
             coordinates=True,
         )

@@ -26,19 +26,20 @@ class Epilogue:
 
     That is hipBLASLt's order: scale, C, bias, activation. `bias` is "row" (one number per row of c,
     m of them), "column" (one per column, n of them) or empty. `dtypes` gives the dtype of each
-    tensor that is there, by name, in argument order.
+    tensor that is there, by name, in argument order. With `pair` the gate is a second sum.
     """
 
     alpha: float = 1.0
     beta: float = 0.0
     bias: str = ""
     activation: str = ""
+    pair: bool = False
     dtypes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def computes(self) -> bool:
         """Whether the sums are changed at all before they are rounded."""
-        return self.alpha != 1.0 or bool(self.activation) or bool(self.dtypes)
+        return self.alpha != 1.0 or bool(self.activation or self.pair or self.dtypes)
 
     @property
     def matrices(self) -> tuple[str, ...]:
@@ -55,6 +56,7 @@ def epilogue_of(directive: Operation) -> Epilogue:
         beta=option(directive, "beta", 1.0),
         bias=option(directive, "bias", ""),
         activation=option(directive, "activation", ""),
+        pair=bool(option(directive, "pair", False)),
         dtypes=MappingProxyType({name: one for name, one in dtypes.items() if one is not None}),
     )
 
@@ -80,8 +82,9 @@ def apply_epilogue(
     total: SSAValue,
     row: SSAValue,
     column: SSAValue,
+    gate: SSAValue | None = None,
 ) -> SSAValue:
-    """The f32 result for one sum at (row, column)."""
+    """The f32 result for one sum at (row, column); `gate` is the other sum of a pair."""
     value = as_f32(p, total)
     if not epilogue.computes:
         return value
@@ -106,6 +109,8 @@ def apply_epilogue(
         value = p.plus(value, load("bias"))
     if epilogue.activation:
         value = FUNCTIONS[epilogue.activation](p, value)
+    if gate is not None:
+        value = p.multiply(value, as_f32(p, gate))
     if "gate" in epilogue.dtypes:
         value = p.multiply(value, load("gate"))
     if "residual" in epilogue.dtypes:

@@ -48,23 +48,23 @@ class Scales:
 
 def zeros(p: KernelProgram, problem: GemmProblem) -> list[SSAValue]:
     """The accumulators of a wave before the first product; they run along columns first."""
-    return [p.zero(problem.accumulator)] * (problem.schedule.mt * problem.schedule.nt)
+    return [p.zero(problem.accumulator)] * problem.sums
 
 
 def multiply_through_lds(
     p: KernelProgram,
     problem: GemmProblem,
-    a: Side,
-    b: Side,
+    sides: Sequence[Side],
     slices: tuple[SSAValue, SSAValue],
     scales: Sequence[Scales] = (),
 ) -> list[SSAValue]:
     """The wave's sums over the slices from slices[0] up to, not including, slices[1].
 
-    `scales` dequantize B: its scales, and its zero points if it has them.
+    `sides` are A, B and, of a pair, the other B. `scales` dequantize B: its scales, and its zero
+    points if it has them.
     """
     loop = _QuantizedLoop if scales else _StagedLoop
-    return loop(p, problem, (a, b), slices, scales).run()
+    return loop(p, problem, sides, slices, scales).run()
 
 
 class _StagedLoop:
@@ -80,7 +80,7 @@ class _StagedLoop:
         self,
         p: KernelProgram,
         problem: GemmProblem,
-        sides: tuple[Side, Side],
+        sides: Sequence[Side],
         slices: tuple[SSAValue, SSAValue],
         scales: Sequence[Scales],
     ) -> None:
@@ -238,11 +238,12 @@ class _StagedLoop:
         tiles = self._tiles(index)
         for inner in range(0, self.whole, self.problem.depth):
             start = self.p.constant(inner)
-            a, b = (
+            counts = (schedule.mt, schedule.nt, schedule.nt)
+            a, *products = (
                 [self._fragment(side, tile, i, start) for i in range(count)]
-                for side, tile, count in zip(self.sides, tiles, (schedule.mt, schedule.nt))
+                for side, tile, count in zip(self.sides, tiles, counts)
             )
-            sums = outer_product(self.p, a, b, sums)
+            sums = outer_products(self.p, a, products, sums)
         return sums
 
     def _fragment(self, side: Side, tile: SSAValue, index: int, inner: SSAValue) -> SSAValue:
@@ -308,16 +309,16 @@ class _QuantizedLoop(_StagedLoop):
         return []
 
 
-def outer_product(
-    p: KernelProgram, a: list[SSAValue], b: list[SSAValue], sums: Sequence[SSAValue]
+def outer_products(
+    p: KernelProgram, a: list[SSAValue], bs: Sequence[list[SSAValue]], sums: Sequence[SSAValue]
 ) -> list[SSAValue]:
-    """Every A fragment times every B fragment; `sums` run along columns first."""
-    nt = len(b)
-    return [p.mma(a[index // nt], b[index % nt], total) for index, total in enumerate(sums)]
+    """Every A fragment times every B fragment; `sums` run along columns first, one B at a time."""
+    factors = [(left, right) for b in bs for left in a for right in b]
+    return [p.mma(*pair, total) for pair, total in zip(factors, sums, strict=True)]
 
 
 def multiply_from_global(
-    p: KernelProgram, problem: GemmProblem, a: Side, b: Side
+    p: KernelProgram, problem: GemmProblem, sides: Sequence[Side]
 ) -> list[SSAValue]:
     """The wave's sums over all of k without LDS: the simplest rung."""
     depth = problem.core.k
@@ -326,9 +327,12 @@ def multiply_from_global(
     def multiply(
         start: SSAValue, sums: Sequence[SSAValue], limit: SSAValue | None
     ) -> Sequence[SSAValue]:
-        left = _global_fragments(p, problem, a, problem.schedule.mt, start, limit)
-        right = _global_fragments(p, problem, b, problem.schedule.nt, start, limit)
-        return outer_product(p, left, right, sums)
+        counts = (problem.schedule.mt, problem.schedule.nt, problem.schedule.nt)
+        a, *products = (
+            _global_fragments(p, problem, side, count, start, limit)
+            for side, count in zip(sides, counts)
+        )
+        return outer_products(p, a, products, sums)
 
     initial = zeros(p, problem)
     sums = p.loop(

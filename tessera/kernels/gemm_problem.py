@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -84,6 +84,16 @@ class GemmProblem:
     def weights_per_byte(self) -> int:
         """Numbers of B in one byte, where B is dequantized."""
         return PACKED_NUMBERS[self.weight]
+
+    @property
+    def pair(self) -> bool:
+        """Whether two products with the same A are computed, one as the other's gate."""
+        return self.epilogue.pair
+
+    @property
+    def sums(self) -> int:
+        """Accumulators of one wave; those of a pair's second product come last."""
+        return self.schedule.mt * self.schedule.nt * (2 if self.pair else 1)
 
     @property
     def weight_tensors(self) -> tuple[str, ...]:
@@ -193,7 +203,9 @@ def gemm_problem(directive: Operation, target: Target) -> GemmProblem:
         zero=_flag(directive, "zero"),
         grouped=_flag(directive, "grouped"),
     )
-    check_lds(target, schedule.lds_bytes(ELEMENT_BITS[dtype_a]))
+    bits = ELEMENT_BITS[dtype_a]
+    wide = replace(schedule, nt=2 * schedule.nt) if problem.pair else schedule
+    check_lds(target, wide.lds_bytes(bits))
     _check(problem)
     return problem
 
@@ -216,6 +228,8 @@ def _check(problem: GemmProblem) -> None:
             raise OptionError(f"{where}: packed operands need block_k of at least 32")
     if problem.weight:
         _check_weight(problem, where)
+    if problem.pair and (schedule.split_k > 1 or problem.weight or problem.grouped):
+        raise OptionError(f"{where}: pair needs split_k 1, no groups and no quantized weights")
     if problem.grouped and (schedule.group_m or schedule.split_k > 1 or problem.batched):
         raise OptionError(f"{where}: grouped needs group_m 0, split_k 1 and no batch axis")
     # A staged piece is 128 bits of a row.

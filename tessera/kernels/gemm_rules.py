@@ -38,6 +38,10 @@ def multiply_scalars(problem: GemmProblem) -> dict[str, tuple[str, str]]:
         "tiles_m": ("i32", f"{tiles_m} + groups" if problem.grouped else tiles_m),
         **{f"ld_{name}": ("i32", f"stride({name}, 0)") for name in problem.weight_tensors},
     }
+    if problem.pair:
+        scalars["ld_pair"] = ("i32", f"stride(pair, {_axis(problem.batch_b)})")
+        if problem.batch_b:
+            scalars["batch_stride_pair"] = ("i64", "stride(pair, 0) * (batch_pair > 1)")
     if problem.grouped:
         scalars |= {"groups": ("i32", "groups"), "batch_stride_b": ("i64", "stride(b, 0)")}
     if schedule.group_m:
@@ -88,6 +92,7 @@ def _multiply_rule(problem: GemmProblem) -> LaunchRule:
         arguments=(
             buffer("a", problem.memory_dtype),
             buffer("b", problem.memory_dtype_b),
+            *((buffer("pair", problem.memory_dtype_b),) if problem.pair else ()),
             *((buffer("starts", "i32"),) if problem.grouped else ()),
             *(buffer(name, "f16") for name in problem.weight_tensors),
             ArgumentRule("c", "buffer", result_dtype, target),
@@ -118,10 +123,14 @@ def _requirements(problem: GemmProblem, grid: str) -> tuple[tuple[str, str], ...
         "a": (tuple(range(_axis(problem.batch_a) + 1)), contiguous_a),
         "b": (tuple(range(_axis(problem.batch_b or problem.grouped) + 1)), contiguous_b),
     }
+    if problem.pair:
+        operands["pair"], bits["pair"] = operands["b"], bits["b"]
     longest = max(schedule.tile_m, schedule.tile_n, problem.slice, 16)
     axes = {"a": problem.batch_a, "b": problem.batch_b or problem.grouped, "c": problem.batched}
     axes |= dict.fromkeys(problem.epilogue.matrices, problem.batched)
     axes |= dict.fromkeys(problem.weight_tensors, False)
+    if problem.pair:
+        axes["pair"] = problem.batch_b
     odd_end = (
         [
             (

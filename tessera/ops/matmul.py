@@ -24,6 +24,7 @@ def matmul(
     out_dtype: Any = None,
     schedule: Mapping[str, int] | None = None,
     *,
+    pair: Tracer | None = None,
     packed: str | tuple[str, str] | None = None,
     inner_size: int | None = None,
     alpha: float = 1.0,
@@ -44,6 +45,8 @@ def matmul(
     [n, k / 2] (transpose_b): two 4-bit integers in each byte, the first one in the low four bits;
     an odd k is given as `inner_size`.
 
+    With `pair`, another b, the gate is a times that, computed in the same kernel.
+
     The rest is computed in f32 and rounded once: `addend`, `gate` and `residual` have c's shape,
     `bias` one number per column of c, or per row with `bias_axis` "row"; any may be f16, bf16 or
     f32. `activation` is relu, gelu (by erf), gelu_tanh or silu. c is f32 (i32 of integers), or what
@@ -51,7 +54,7 @@ def matmul(
     mt, nt, waves_m, waves_n, block_k, group_m, split_k instead of what is chosen from the sizes.
     Raises ShapeError, DtypeError or OptionError that name the operand and what it is.
     """
-    extra = {"addend": addend, "bias": bias, "gate": gate, "residual": residual}
+    extra = {"pair": pair, "addend": addend, "bias": bias, "gate": gate, "residual": residual}
     given = {name: value for name, value in extra.items() if value is not None}
     operands = tensors("matmul", a=a, b=b, **given)
     if bias_axis not in BIAS_AXES:
@@ -69,6 +72,7 @@ def matmul(
         "packed_a": packed_a,
         "packed_b": packed_b,
         "inner_size": inner_size,
+        "pair": True if pair is not None else None,
         "alpha": scale if scale != 1.0 else None,
         "beta": None if addend is None else number("matmul", "beta", beta),
         "bias": None if bias is None else bias_axis,

@@ -37,6 +37,7 @@ def fused_matmul(
     inner_size: int | None = None,
     weight: str | None = None,
     group_size: int = 128,
+    pair: Any = None,
     starts: Any = None,
     scale: Any = None,
     zero: Any = None,
@@ -55,7 +56,7 @@ def fused_matmul(
     axes broadcast. Packed operands are bytes of two 4-bit numbers along k; with `weight` (i4, u4,
     i8) B is what `dequantize` takes. Of integers without an epilogue the int32 result (wrapped
     around) is exact. With `starts` [g + 1] the rows from starts[i] to starts[i + 1] are multiplied
-    by b[i] [g, k, n]; rows of no group are NaN.
+    by b[i] [g, k, n]; rows of no group are NaN. With `pair` the gate is A times that.
     """
     if starts is not None:
         return _grouped_matmul(
@@ -83,6 +84,11 @@ def fused_matmul(
         if activation not in ACTIVATIONS:
             raise OptionError(f"activation {activation!r}; {supported(ACTIVATIONS)}")
         result = ACTIVATIONS[activation](result)
+    if pair is not None:
+        gate = fused_matmul(
+            a, pair, transpose_a=transpose_a, transpose_b=transpose_b, packed_a=packed_a,
+            packed_b=packed_b, inner_size=inner_size,
+        )  # fmt: skip
     if gate is not None:
         result = result * as_float64(gate, "gate")
     if residual is not None:

@@ -58,6 +58,8 @@ def _schedule(op: LaunchableOp, target: Target) -> None:
         m, n, k = symbols["m"], symbols["n"], symbols["k"]
         dtype = str(options.get("packed_a", specs[0].dtype))
         chosen |= asdict(gemm_schedule(target, dtype, m, n, k, alignment))
+        if "pair" in options:
+            chosen |= {"nt": max(1, int(str(chosen["nt"])) // 2), "split_k": 1}
         if "grouped" in options:
             # Workgroups find their tile along the groups; k is not shared between them.
             chosen |= {"group_m": 0, "split_k": 1}
@@ -80,7 +82,7 @@ def _rows(op: LaunchableOp, binding: Binding) -> list[SSAValue]:
     Of a matmul those are the factors alone, of attention what has a head_dim.
     """
     if isinstance(op, MatmulOp):
-        return list(op.operands[:2])
+        return list(op.operands[: 3 if "pair" in op.attributes else 2])
     names = [*binding.operands, *binding.results]
     values = dict(zip(names, [*op.operands, *op.results], strict=True))
     return [value for name, value in values.items() if name in ROWS.get(op.CONTRACT, names)]

@@ -35,9 +35,12 @@ class FuseEpiloguesPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every matmul of the module in place."""
-        for one in list(op.walk()):
-            if isinstance(one, MatmulOp):
-                _Fusion(one).run()
+        # Products of tensors come second: by then it shows which of two matmuls has the activation.
+        rounded: set[MatmulOp] = set()
+        for products in (False, True):
+            for one in list(op.walk()):
+                if isinstance(one, MatmulOp) and one not in rounded:
+                    _Fusion(one, products, rounded).run()
 
 
 @dataclass
@@ -52,8 +55,10 @@ class _Fused:
 class _Fusion:
     """Takes up one user of a matmul after the other."""
 
-    def __init__(self, matmul: MatmulOp) -> None:
+    def __init__(self, matmul: MatmulOp, products: bool, rounded: set[MatmulOp]) -> None:
         self.matmul = matmul
+        self.products = products
+        self.rounded = rounded
         options = options_of(matmul)
         names = [
             name
@@ -77,6 +82,7 @@ class _Fusion:
             self._replace(user, fused)
             if is_cast:
                 # What follows asks for the rounded value.
+                self.rounded.add(self.matmul)
                 return
 
     def _only_user(self) -> ElementwiseOp | None:
@@ -133,12 +139,22 @@ class _Fusion:
     def _multiplied(self, other: SSAValue) -> _Fused | None:
         result, spec = spec_of(self.matmul.results[0].type), spec_of(other.type)
         fits = None not in result.shape and spec.shape == result.shape
-        return _Fused(GATE, {"gate": True}, {"gate": other}) if fits and self._may(GATE) else None
+        if not (fits and self.products and self._may(GATE)):
+            return None
+        if isinstance(other.owner, MatmulOp) and len(list(other.uses)) == 1:
+            if _is_pair(self.matmul, other.owner):
+                return _Fused(GATE, {"pair": True}, {"pair": other.owner.operands[1]})
+            if _is_pair(other.owner, self.matmul):
+                # It is this one that is the other's gate.
+                return None
+        return _Fused(GATE, {"gate": True}, {"gate": other})
 
     def _replace(self, user: ElementwiseOp, fused: _Fused) -> None:
         """Put the grown matmul where its user was, so that the user's operands are at hand."""
         old = self.matmul
         extra = self.extra | fused.operands
+        if "pair" in extra:
+            self.factors = (*self.factors[:2], extra.pop("pair"), *self.factors[2:])
         if fused.options.get("bias") == "row":
             column = spec_of(extra["bias"].type)
             flat = ReshapeOp(
@@ -165,10 +181,28 @@ RULES: dict[str, Callable[[_Fusion, SSAValue], _Fused | None]] = {
 """Functions of two tensors to what they become, if they fit."""
 
 
+def _is_pair(matmul: MatmulOp, gate: MatmulOp) -> bool:
+    """Whether `gate` is nothing but the product of the same first operand and a like second one."""
+    options, plain = options_of(matmul), options_of(gate)
+    layout = ("transpose_a", "transpose_b")
+    is_alike = all(bool(options.get(name)) == bool(plain.get(name)) for name in layout)
+    sources = [spec_of(one.operands[1].type) for one in (matmul, gate)]
+    return (
+        is_alike
+        and set(plain) <= {*layout, "out_dtype"}
+        and not {"weight", "grouped", "pair"} & set(options)
+        and matmul.operands[0] is gate.operands[0]
+        and sources[0] == sources[1]
+        and bool(options.get("activation"))
+    )
+
+
 def _last_step(options: dict[str, object], names: list[str]) -> int:
     """How far the epilogue of a matmul goes that has one already."""
     steps = {"addend": ADDEND, "bias": BIAS, "gate": GATE, "residual": RESIDUAL}
     last = max((steps[name] for name in names), default=ALPHA)
+    if options.get("pair"):
+        last = max(last, GATE)
     return max(last, ACTIVATION) if options.get("activation") else last
 
 

@@ -73,7 +73,7 @@ def _matmul(op: Operation, target: Target) -> list[Operation]:
             **{
                 f"{name}_dtype": spec.dtype
                 for name, spec in operands.items()
-                if name not in ("a", "b", "starts", "scale", "zero")
+                if name not in ("a", "b", "pair", "starts", "scale", "zero")
             },
             **options,
         },
@@ -83,6 +83,8 @@ def _matmul(op: Operation, target: Target) -> list[Operation]:
     tile_m = row.m * int(str(options["mt"])) * int(str(options["waves_m"]))
     tile_n = row.n * int(str(options["nt"])) * int(str(options["waves_n"]))
     copies = {"a": (tile_m, block_k), "b": (tile_n, block_k)} if block_k else {}
+    if copies and "pair" in operands:
+        copies["pair"] = copies["b"]
     return [*_demands(op, target, multiplied, copies, dtype), directive]
 
 

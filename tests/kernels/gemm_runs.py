@@ -11,7 +11,7 @@ from kernel_runs import CHIP, DTYPES, as_guarded, launch
 import tessera
 from tessera import ops, testing
 
-EXTRA = ("addend", "bias", "gate", "residual")
+EXTRA = ("pair", "addend", "bias", "gate", "residual")
 RESULT_DTYPES = {**DTYPES, "i32": np.dtype(np.int32)}
 
 

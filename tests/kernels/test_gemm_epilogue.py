@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 from gemm_runs import expected_fused, run_fused
-from kernel_runs import DTYPES, assert_rounded
+from kernel_runs import CHIP, DTYPES, assert_rounded
 
-from tessera import testing
+import tessera
+from tessera import ops, testing
 from tessera.errors import OptionError, ShapeError
 from tessera.kernels.schedules import GEMM_SCHEDULES
 from tessera.testing import random_tensor
@@ -124,6 +125,50 @@ def test_the_epilogue_of_every_kind_of_kernel(executor, batch, change):
     a, b, options = options_of(STEPS["everything"], (40, 50, 70), "f16", batch)
     c = run_fused(executor, a, b, out_dtype="f16", schedule=schedule, **options)
     check_fused(c, a, b, **options)
+
+
+@pytest.mark.parametrize("change", [{}, {"stages": 2}, {"block_k": 0}], ids=str)
+@pytest.mark.parametrize("layout", [(False, False), (False, True), (True, False)], ids=str)
+@pytest.mark.parametrize("batch", [None, 2])
+def test_a_gated_pair_in_one_kernel(executor, batch, layout, change):
+    """silu(a b + bias) * (a pair): small integers, so that both sums are exact."""
+    leading = () if batch is None else (batch,)
+    random = np.random.default_rng(4)
+    a, b, pair = (
+        random.integers(-2, 3, (*leading, *shape)).astype(np.float16)
+        for shape in ((40, 33), (33, 50), (33, 50))
+    )
+    swapped = [np.ascontiguousarray(np.swapaxes(x, -1, -2)) for x in (a, b, pair)]
+    bias = random.standard_normal(50).astype(np.float32)
+    left = swapped[0] if layout[0] else a
+    right, other = swapped[1:] if layout[1] else (b, pair)
+    schedule = asdict(replace(GEMM_SCHEDULES["32x32"], **change))
+    options: dict[str, Any] = dict(
+        pair=other, bias=bias, activation="silu", transpose_a=layout[0], transpose_b=layout[1]
+    )
+    c = run_fused(executor, left, right, out_dtype="f32", schedule=schedule, **options)
+    assert len(tessera.runtime.last_launch().kernels) == 1
+    expected = expected_fused(left, right, **options)
+    gate = np.abs(a.astype(float) @ pair.astype(float))
+    testing.check(c, expected, 2.0**-20 * gate * (np.abs(expected_sum(a, b)) + 4), "c")
+
+
+def expected_sum(a, b):
+    return a.astype(float) @ b.astype(float)
+
+
+def test_a_gated_pair_is_fused_from_a_traced_function(executor):
+    @tessera.jit(target=CHIP)
+    def swiglu(x, w, v):
+        return ops.cast(ops.silu(x @ w) * (x @ v), "f16")
+
+    x = random_tensor((33, 48), np.float16, 1)
+    w, v = random_tensor((48, 64), np.float16, 2), random_tensor((48, 64), np.float16, 3)
+    artifact = swiglu.lower(x, w, v)
+    assert [kernel.name for kernel in artifact.kernels] == ["matmul_0"]
+    result = tessera.runtime.launch(artifact, x, w, v, executor=executor)
+    expected = expected_fused(x, w, pair=v, activation="silu")
+    testing.check(result, expected, testing.rounding_bound(expected, np.float16) + 1e-3, "c")
 
 
 def test_operands_between_other_columns(executor):

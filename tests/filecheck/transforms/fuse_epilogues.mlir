@@ -29,15 +29,32 @@ func.func @row_bias(%a: tensor<4x8xf16>, %b: tensor<8x6xf16>, %bias: tensor<4x1x
   func.return %1 : tensor<4x6xf32>
 }
 
-// A gated pair: the second product is the gate of the first one's activation.
+// A gated pair is one kernel, whichever product comes first.
 // CHECK-LABEL: func.func @gated_pair
-// CHECK-NEXT: %[[UP:.*]] = tessera.matmul(%x, %up) :
-// CHECK-NEXT: tessera.matmul(%x, %w, %[[UP]]) {activation = "silu", out_dtype = "f32", gate = true}
-// CHECK-NEXT: func.return
-func.func @gated_pair(%x: tensor<4x8xf16>, %w: tensor<8x6xf16>, %up: tensor<8x6xf16>) -> tensor<4x6xf32> {
+// CHECK-NEXT: %[[ONE:.*]] = tessera.matmul(%x, %w, %up) {activation = "silu", out_dtype = "f32", pair = true}
+// CHECK-NEXT: %[[TWO:.*]] = tessera.matmul(%x, %w, %up) {activation = "gelu", out_dtype = "f32", pair = true}
+// CHECK-NEXT: func.return %[[ONE]], %[[TWO]]
+func.func @gated_pair(%x: tensor<4x8xf16>, %w: tensor<8x6xf16>, %up: tensor<8x6xf16>) -> (tensor<4x6xf32>, tensor<4x6xf32>) {
   %0 = tessera.matmul(%x, %w) : (tensor<4x8xf16>, tensor<8x6xf16>) -> tensor<4x6xf32>
   %1 = tessera.elementwise(%0) {function = "silu"} : (tensor<4x6xf32>) -> tensor<4x6xf32>
   %2 = tessera.matmul(%x, %up) : (tensor<4x8xf16>, tensor<8x6xf16>) -> tensor<4x6xf32>
+  %3 = tessera.elementwise(%1, %2) {function = "mul"} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %4 = tessera.matmul(%x, %up) : (tensor<4x8xf16>, tensor<8x6xf16>) -> tensor<4x6xf32>
+  %5 = tessera.matmul(%x, %w) : (tensor<4x8xf16>, tensor<8x6xf16>) -> tensor<4x6xf32>
+  %6 = tessera.elementwise(%5) {function = "gelu"} : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %7 = tessera.elementwise(%4, %6) {function = "mul"} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  func.return %3, %7 : tensor<4x6xf32>, tensor<4x6xf32>
+}
+
+// Products of different first operands are no pair: the one is in memory, and the other's gate.
+// CHECK-LABEL: func.func @gate
+// CHECK-NEXT: %[[UP:.*]] = tessera.matmul(%y, %up) :
+// CHECK-NEXT: tessera.matmul(%x, %w, %[[UP]]) {activation = "silu", out_dtype = "f32", gate = true}
+// CHECK-NEXT: func.return
+func.func @gate(%x: tensor<4x8xf16>, %y: tensor<4x8xf16>, %w: tensor<8x6xf16>, %up: tensor<8x6xf16>) -> tensor<4x6xf32> {
+  %0 = tessera.matmul(%x, %w) : (tensor<4x8xf16>, tensor<8x6xf16>) -> tensor<4x6xf32>
+  %1 = tessera.elementwise(%0) {function = "silu"} : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = tessera.matmul(%y, %up) : (tensor<4x8xf16>, tensor<8x6xf16>) -> tensor<4x6xf32>
   %3 = tessera.elementwise(%1, %2) {function = "mul"} : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
   func.return %3 : tensor<4x6xf32>
 }
