@@ -67,6 +67,7 @@ def notes(document: dict[str, Any]) -> list[str]:
     ]
     if document["time_source"] == "model":
         lines.append("Times are a model's, not measured: docs/timing_model.md has its errors.")
+    lines += _peer_notes(document["rows"])
     if any(row.get("spills") for row in document["rows"]):
         lines.append("*: registers spilled to scratch")
     for one in document["published"]:
@@ -75,6 +76,27 @@ def notes(document: dict[str, Any]) -> list[str]:
         sizes = " ".join(str(size) for size in one["sizes"].values())
         lines.append(f"published: {sizes} {one['label']} {one['tflops']} TFLOP/s, {at}")
     return lines
+
+
+def _peer_notes(rows: list[dict[str, Any]]) -> list[str]:
+    """Our shipped schedule's speed over the best tile of Triton's, for each problem with both."""
+    best: dict[tuple[Any, ...], dict[str, Any]] = {}
+    ours: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        name, key = row["schedule"]["name"], row_key(row)[:-1]
+        if row["status"] != "ok":
+            continue
+        if name == "shipped":
+            ours[key] = row
+        elif name.startswith("triton") and row["seconds"] < best.get(key, row)["seconds"] + 1e-12:
+            best[key] = row
+    return [
+        f"against Triton: {' '.join(str(v) for v in row['shape'].values())} {row['dtype']}: "
+        f"{best[key]['seconds'] / row['seconds']:.2f} times as fast as its best, "
+        f"{best[key]['schedule']['name']}"
+        for key, row in ours.items()
+        if key in best
+    ]
 
 
 def calibration_table(document: dict[str, Any]) -> Table:
@@ -109,9 +131,7 @@ def kernel_table(rows: list[dict[str, Any]]) -> Table:
     """Measured and modelled shares and ratios of whole kernels."""
     from rich.table import Table
 
-    result = Table(
-        title="our kernels of these schedules in the model; none was fitted to"
-    )
+    result = Table(title="our kernels of these schedules in the model; none was fitted to")
     for name in ("kernel", "what"):
         result.add_column(name)
     for name in ("measured", "model", "error"):

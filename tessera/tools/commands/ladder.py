@@ -27,6 +27,7 @@ Names = Annotated[
     str,
     typer.Option(help="by comma, or all; default: all for the first size, shipped for the others"),
 ]
+Peers = Annotated[bool, typer.Option(help="also Triton's kernels for the same problems")]
 Integers = Annotated[str, typer.Option(help="one or more numbers, by comma")]
 Dtypes = Annotated[str, typer.Option(help="one or more dtypes, by comma")]
 Causal = Annotated[str, typer.Option(help="none, top_left, bottom_right, by comma")]
@@ -38,7 +39,7 @@ def gemm(
     m: Integers = "4096", n: Integers = "", k: Integers = "", dtypes: Dtypes = "f16",
     layouts: Layouts = "nn", schedules: Names = "", chip: Chip = "gfx1151",
     device: Device = "auto", clock: Clock = None, json: Json = None, plot: Plot = None,
-    compare: Compare = None, timeline: Timeline = None,
+    compare: Compare = None, timeline: Timeline = None, peers: Peers = False,
 ) -> None:  # fmt: skip
     """Matmul; n and k are as m unless given. i4 is packed and has the layout nt alone."""
     from tessera.perf.problems import GemmProblem
@@ -51,7 +52,8 @@ def gemm(
         for one_n in _integers(n) or [size]
         for one_k in _integers(k) or [size]
     ]
-    _run("gemm", problems, schedules, (chip, device, clock), json, plot, compare, timeline)
+    setting = (chip, device, clock)
+    _run("gemm", problems, schedules, setting, json, plot, compare, timeline, peers)
 
 
 @app.command("flash_attn")
@@ -60,11 +62,12 @@ def flash_attn(
     head_dim: Integers = "64,128", causal: Causal = "none,bottom_right", dtypes: Dtypes = "f16",
     schedules: Names = "", chip: Chip = "gfx1151", device: Device = "auto", clock: Clock = None,
     json: Json = None, plot: Plot = None, compare: Compare = None, timeline: Timeline = None,
+    peers: Peers = False,
 ) -> None:  # fmt: skip
     """Attention forward; FLOPs are 4 batch heads seq^2 head_dim, half of that when causal."""
     problems = _attention((batch, heads), seq, head_dim, causal, dtypes, False)
     setting = (chip, device, clock)
-    _run("flash_attn", problems, schedules, setting, json, plot, compare, timeline)
+    _run("flash_attn", problems, schedules, setting, json, plot, compare, timeline, peers)
 
 
 @app.command("flash_attn_bwd")
@@ -108,6 +111,7 @@ def _integers(value: str) -> list[int]:
 def _run(
     name: str, problems: list[Any], schedules: str, where: tuple[str, str, float | None],
     json: Path | None, plot: Path | None, compare: Path | None, timeline: Path | None,
+    peers: bool = False,
 ) -> None:  # fmt: skip
     """One ladder: rows with progress, table, notes, and the files asked for."""
     from rich.console import Console
@@ -134,6 +138,10 @@ def _run(
             lambda text: status.update(f"{len(done) + 1} of {len(work)}: {text}"),
             done.append,
         )
+        if peers:
+            from tessera.perf.peers.triton_peers import peer_rows
+
+            document["rows"] += peer_rows(problems, setting, status.update)
     console.print(tables.table(document, None if old is None else documents.moved(old, document)))
     for note in tables.notes(document):
         console.print(note, markup=False, highlight=False)

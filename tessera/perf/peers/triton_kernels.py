@@ -1,0 +1,84 @@
+"""Attention and matmul written in Triton's language, to Triton's own code for gfx1151.
+
+The peers that ladders are held against: plain kernels whose tile sizes are tried in turn by
+`triton_peers`. Needs the package triton; importing this file does too.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def matmul_kernel(
+    a_pointer, b_pointer, c_pointer, m, n, k, row_a, row_b, row_c,
+    TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr, BAND: tl.constexpr,
+):  # fmt: skip
+    """c [m, n] f32 = a [m, k] b [k, n]; sizes are multiples of the tiles."""
+    number = tl.program_id(0)
+    tiles_n = n // TILE_N
+    in_band = BAND * tiles_n
+    first_m = number // in_band * BAND
+    tile_m = first_m + number % in_band % BAND
+    tile_n = number % in_band // BAND
+    rows = tile_m * TILE_M + tl.arange(0, TILE_M)
+    columns = tile_n * TILE_N + tl.arange(0, TILE_N)
+    inner = tl.arange(0, TILE_K)
+    a_places = a_pointer + rows[:, None] * row_a + inner[None, :]
+    b_places = b_pointer + inner[:, None] * row_b + columns[None, :]
+    total = tl.zeros((TILE_M, TILE_N), tl.float32)
+    for _ in range(0, k, TILE_K):
+        total = tl.dot(tl.load(a_places), tl.load(b_places), total)
+        a_places += TILE_K
+        b_places += TILE_K * row_b
+    tl.store(c_pointer + rows[:, None] * row_c + columns[None, :], total)
+
+
+@triton.jit
+def attention_kernel(
+    q_pointer, k_pointer, v_pointer, o_pointer, lse_pointer, seq, scale,
+    HEAD_DIM: tl.constexpr, TILE_Q: tl.constexpr, TILE_K: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """o and lse of contiguous q, k, v [heads, seq, head_dim]; seq is a multiple of the tiles."""
+    start = tl.program_id(0) * TILE_Q
+    base = tl.program_id(1).to(tl.int64) * seq * HEAD_DIM
+    queries = start + tl.arange(0, TILE_Q)
+    keys = tl.arange(0, TILE_K)
+    channels = tl.arange(0, HEAD_DIM)
+    q = tl.load(q_pointer + base + queries[:, None] * HEAD_DIM + channels[None, :])
+    k_places = k_pointer + base + keys[None, :] * HEAD_DIM + channels[:, None]
+    v_places = v_pointer + base + keys[:, None] * HEAD_DIM + channels[None, :]
+    largest = tl.full((TILE_Q,), float("-inf"), tl.float32)
+    total = tl.zeros((TILE_Q,), tl.float32)
+    sums = tl.zeros((TILE_Q, HEAD_DIM), tl.float32)
+    in_base_two = scale * 1.4426950408889634
+    end = seq
+    if CAUSAL:
+        # Tiles that every query of this one sees; those on the diagonal follow.
+        end = start // TILE_K * TILE_K
+    for first in range(0, end, TILE_K):
+        s = tl.dot(q, tl.load(k_places + first * HEAD_DIM))
+        bigger = tl.maximum(largest, tl.max(s, 1) * in_base_two)
+        p = tl.math.exp2(s * in_base_two - bigger[:, None])
+        shrink = tl.math.exp2(largest - bigger)
+        total = total * shrink + tl.sum(p, 1)
+        sums = sums * shrink[:, None]
+        sums = tl.dot(p.to(q.dtype), tl.load(v_places + first * HEAD_DIM), sums)
+        largest = bigger
+    if CAUSAL:
+        for first in range(end, start + TILE_Q, TILE_K):
+            s = tl.dot(q, tl.load(k_places + first * HEAD_DIM)) * in_base_two
+            s = tl.where(queries[:, None] >= first + keys[None, :], s, float("-inf"))
+            bigger = tl.maximum(largest, tl.max(s, 1))
+            p = tl.math.exp2(s - bigger[:, None])
+            shrink = tl.math.exp2(largest - bigger)
+            total = total * shrink + tl.sum(p, 1)
+            sums = sums * shrink[:, None]
+            sums = tl.dot(p.to(q.dtype), tl.load(v_places + first * HEAD_DIM), sums)
+            largest = bigger
+    o = sums / total[:, None]
+    places = base + queries[:, None] * HEAD_DIM + channels[None, :]
+    tl.store(o_pointer + places, o.to(o_pointer.dtype.element_ty))
+    lse = (largest + tl.math.log2(total)) * 0.6931471805599453
+    tl.store(lse_pointer + tl.program_id(1) * seq + queries, lse)
