@@ -29,6 +29,9 @@ _MATMUL = KERNELS + "test_matmul.py::"
 _INTEGERS = KERNELS + "test_gemm_integers.py::"
 _EPILOGUE = KERNELS + "test_gemm_epilogue.py::test_each_step"
 _BATCHES = KERNELS + "test_gemm_batches.py::"
+_WEIGHTS = KERNELS + "test_gemm_weights.py::test_weights_are_dequantized_as_the_reference_does"
+_GROUPS = KERNELS + "test_gemm_groups.py::test_each_group_has_its_matrix"
+_BACKWARD = KERNELS + "test_attention_backward.py::"
 _ATTENTION = KERNELS + "test_attention_backward.py::test_every_option_in_both_directions"
 _PROGRAMS = KERNELS + "test_programs.py::"
 
@@ -76,6 +79,10 @@ def matmul_proofs() -> Iterator[tuple[str, str, Proof]]:
     for dtype in ("i8", "u8"):
         tests = Proof(_INTEGERS + "test_bytes_are_multiplied_exactly", (f"('{dtype}', '{dtype}')",))
         yield dtype, NONE, tests
+    for weight in ("i4", "u4", "i8"):
+        yield "f16", f"quantized weights: {weight}", Proof(_WEIGHTS, (f"-{weight}-",))
+    for dtype, name in (("f16", "float16"), ("i8", "int8")):
+        yield dtype, "groups", Proof(_GROUPS, (f"-{name}-",))
     yield "i8", "batches", Proof(_BATCHES + "test_batches_of_bytes")
     for dtype in ("i4", "u4"):
         yield (
@@ -102,6 +109,12 @@ def attention_proofs() -> Iterator[tuple[str, str, Proof]]:
             yield dtype, option, Proof(_ATTENTION, (f"-{option}-{dtype}]",))
 
 
+def backward_proofs() -> Iterator[tuple[str, str, Proof]]:
+    """(dtype, option, tests) of what only the backward direction has."""
+    yield "f16", "bias_gradient", Proof(_BACKWARD + "test_gradient_of_the_bias")
+    yield "f16", "lse computed again", Proof(_BACKWARD + "test_lse_computed_again")
+
+
 def rows() -> list[Row]:
     """All rows, in the order of the document."""
     return [
@@ -111,6 +124,7 @@ def rows() -> list[Row]:
             for op, direction in DIRECTIONS.items()
             for row in _supported(op, direction, attention_proofs())
         ],
+        *_supported("flash_attn_bwd", "backward", backward_proofs()),
         *_supported("elementwise", "forward", elementwise_proofs()),
         *_refused(),
     ]
