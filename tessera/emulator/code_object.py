@@ -20,7 +20,13 @@ EM_AMDGPU = 224
 NT_AMDGPU_METADATA = 32
 # Low byte of e_flags -> chip. The first ones have the RDNA 3.5 instruction set; the others are
 # known by name so that the refusal can say what came.
-CHIPS = {0x43: "gfx1150", 0x4A: "gfx1151", 0x55: "gfx1152", 0x58: "gfx1153"}
+CHIPS = {
+    0x43: "gfx1150",
+    0x4A: "gfx1151",
+    0x55: "gfx1152",
+    0x58: "gfx1153",
+    0x54: "gfx11-generic",  # for any chip of the generation, which HIP loads on these too
+}
 FOREIGN_CHIPS = {
     0x41: "gfx1100",
     0x46: "gfx1101",

@@ -334,7 +334,15 @@ def test_a_wave64_kernel_is_refused_by_name():
         emulator.run(code_object, "wide", 1, 64, [])
 
 
-@pytest.mark.parametrize("chip", ["gfx1201", "gfx1030"])
+@pytest.mark.parametrize("chip", ["gfx1201", "gfx1100", "gfx1030"])
 def test_another_chip_is_refused_by_name(chip):
     with pytest.raises(emulator.CodeObjectError, match=chip):
         emulator.run(compile_kernels(MIXED, chip=chip), "mixed", 1, 1, [])
+
+
+def test_code_for_the_whole_generation_is_loaded():
+    x = np.arange(200, dtype=np.float32)
+    code_object = compile_kernels(REVERSE, chip="gfx11-generic")
+    report = emulator.run(code_object, "reverse", 1, 200, [x, np.int32(200)], dynamic_lds=800)
+    assert report.findings == []
+    assert np.array_equal(x, np.arange(200)[::-1])
