@@ -57,11 +57,11 @@ def matrix_text(name: str, element: str, signed_a: bool, signed_b: bool) -> str:
     """i64 name(a, b, c, d, waves, stride, c_stride, c_wave_stride): WMMA of every wave.
 
     A[i][k] and B[k][i] sit in lane i; 16-bit elements in register k / 2, 8-bit ones in register
-    k / 4. C and D [i][j] are in register i / 2, lane 16 * (i % 2) + j. The wave's C is read before
-    its D is written, as registers may be the same. Elements: f16, bf16 (float C and D), iu8 (i32).
+    k / 4, 4-bit ones in register k / 8. C and D [i][j] are in register i / 2, lane 16 * (i % 2) + j. The wave's C is read before
+    its D is written, as registers may be the same. Elements: f16, bf16 (float C and D), iu8, iu4 (i32).
     """
     w = Writer(f"@{name}({', '.join(f'i64 %{n}' for n in MATRIX_ARGUMENTS)})")
-    number = "i32" if element == "iu8" else "float"
+    number = "i32" if element in ("iu8", "iu4") else "float"
     vector = f"<16 x {number}>"
     left = w.value(f"alloca [16 x {vector}], align 64")
     start = w.value(f"alloca [16 x {vector}], align 64")
@@ -125,12 +125,13 @@ def _multiply_add(w: Writer, vector: str, number: str, single: str, row: str, to
 def _elements(w: Writer, base: str, element: str, signed: bool) -> list[str]:
     """The 16 rows k of an operand, each a vector over lanes 0..15, as float or i32."""
     rows = []
-    for register in range(4 if element == "iu8" else 8):
+    bits = {"iu8": 8, "iu4": 4}.get(element)
+    for register in range(16 * (bits or 16) // 32):
         offset = w.value(f"mul i64 %stride, {register}")
         place = w.pointer(base, w.value(f"add i64 {offset}, %here"))
         words = w.value(f"load {ROW}, ptr {place}, align 4")
-        if element == "iu8":
-            rows += [_byte(w, words, part, signed) for part in range(4)]
+        if bits is not None:
+            rows += [_part(w, words, part, bits, signed) for part in range(32 // bits)]
         else:
             rows += [_half(w, words, part, element) for part in range(2)]
     return rows
@@ -140,9 +141,10 @@ def _splat(value: int) -> str:
     return f"<{', '.join([f'i32 {value}'] * 16)}>"
 
 
-def _byte(w: Writer, words: str, part: int, signed: bool) -> str:
-    high = w.value(f"shl {ROW} {words}, {_splat(24 - 8 * part)}")
-    return w.value(f"{'ashr' if signed else 'lshr'} {ROW} {high}, {_splat(24)}")
+def _part(w: Writer, words: str, part: int, bits: int, signed: bool) -> str:
+    """Bits `part * bits` and up of each word, extended to i32."""
+    high = w.value(f"shl {ROW} {words}, {_splat(32 - bits * (part + 1))}")
+    return w.value(f"{'ashr' if signed else 'lshr'} {ROW} {high}, {_splat(32 - bits)}")
 
 
 def _half(w: Writer, words: str, part: int, element: str) -> str:

@@ -205,6 +205,7 @@ NATIVE_ELEMENTS = {
     "V_WMMA_F32_16X16X16_F16": "f16",
     "V_WMMA_F32_16X16X16_BF16": "bf16",
     "V_WMMA_I32_16X16X16_IU8": "iu8",
+    "V_WMMA_I32_16X16X16_IU4": "iu4",
 }
 NativeWmma = Callable[[WaveGroup, "np.ndarray | None"], bool]
 
@@ -214,7 +215,7 @@ def _native_wmma(
 ) -> NativeWmma | None:
     """The product in native code: forms without modifiers and with 32-bit results."""
     element = NATIVE_ELEMENTS.get(name)
-    signs = fields.negate & 3 if element == "iu8" else 0
+    signs = fields.negate & 3 if element in ("iu8", "iu4") else 0
     if element is None or fields.negate != signs or fields.negate_high or fields.clamp:
         return None
     a, b, c = operands

@@ -44,16 +44,18 @@ def test_float_product_agrees_to_rounding(element):
     )
 
 
+@pytest.mark.parametrize("element, count", [("iu8", 4), ("iu4", 2)])
 @pytest.mark.parametrize("signed_a", [False, True])
 @pytest.mark.parametrize("signed_b", [False, True])
-def test_integer_product_is_the_same_in_place(signed_a, signed_b):
+def test_integer_product_is_the_same_in_place(element, count, signed_a, signed_b):
     """D overwrites C, and C wraps around."""
     file = registers(16)
     neg = signed_a | signed_b << 1
-    name = "V_WMMA_I32_16X16X16_IU8"
-    expected = matrix.wmma(name, file[:4], file[4:8], file[8:], file[8:], neg, 0, 0, False)
+    name = f"V_WMMA_I32_16X16X16_{element.upper()}"
+    a, b = file[:count], file[4 : 4 + count]
+    expected = matrix.wmma(name, a, b, file[8:], file[8:], neg, 0, 0, False)
     start = file.ctypes.data
-    function = matrix_function("iu8", signed_a, signed_b)
+    function = matrix_function(element, signed_a, signed_b)
     assert function is not None
     places = [start + r * STRIDE for r in (0, 4, 8, 8)]
     function(*places, WAVES, STRIDE, STRIDE, 128)
