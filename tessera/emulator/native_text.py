@@ -57,8 +57,9 @@ def matrix_text(name: str, element: str, signed_a: bool, signed_b: bool) -> str:
     """i64 name(a, b, c, d, waves, stride, c_stride, c_wave_stride): WMMA of every wave.
 
     A[i][k] and B[k][i] sit in lane i; 16-bit elements in register k / 2, 8-bit ones in register
-    k / 4, 4-bit ones in register k / 8. C and D [i][j] are in register i / 2, lane 16 * (i % 2) + j. The wave's C is read before
-    its D is written, as registers may be the same. Elements: f16, bf16 (float C and D), iu8, iu4 (i32).
+    k / 4, 4-bit ones in register k / 8. C and D [i][j] are in register i / 2, lane
+    16 * (i % 2) + j. The wave's C is read before its D is written, as registers may be the same.
+    Elements: f16, bf16 (float C and D), iu8, iu4 (i32).
     """
     w = Writer(f"@{name}({', '.join(f'i64 %{n}' for n in MATRIX_ARGUMENTS)})")
     number = "i32" if element in ("iu8", "iu4") else "float"
