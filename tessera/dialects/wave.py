@@ -330,6 +330,41 @@ class LoadStatisticOp(IRDLOperation):
 
 
 @irdl_op_definition
+class StoreAccumulatorOp(IRDLOperation):
+    """Write an accumulator into a one-row LDS tile, from element `first` on, for another wave.
+
+    How its elements lie there is the business of `wave.load_accumulator` alone.
+    """
+
+    name = "wave.store_accumulator"
+    fragment = operand_def(FragmentType)
+    lds = operand_def(LdsType)
+    first = operand_def(i32)
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = (
+        "$fragment `,` $lds `[` $first `]` attr-dict `:` type($fragment) `,` type($lds)"
+    )
+
+    def __init__(self, fragment: SSAValue, lds: SSAValue, first: SSAValue) -> None:
+        super().__init__(operands=[fragment, lds, first])
+
+
+@irdl_op_definition
+class LoadAccumulatorOp(IRDLOperation):
+    """Read an accumulator that `wave.store_accumulator` wrote from element `first` on."""
+
+    name = "wave.load_accumulator"
+    lds = operand_def(LdsType)
+    first = operand_def(i32)
+    result = result_def(FragmentType)
+    traits = traits_def(MemoryReadEffect())
+    assembly_format = "$lds `[` $first `]` attr-dict `:` type($lds) `->` type($result)"
+
+    def __init__(self, lds: SSAValue, first: SSAValue, fragment: Attribute) -> None:
+        super().__init__(operands=[lds, first], result_types=[fragment])
+
+
+@irdl_op_definition
 class LoadGlobalStatisticOp(IRDLOperation):
     """Read a per-column statistic from consecutive elements of global memory.
 
@@ -735,6 +770,8 @@ OPERATIONS: list[type[Operation]] = [
     LoadGlobalFragmentOp,
     StoreLdsElementOp,
     LoadStatisticOp,
+    StoreAccumulatorOp,
+    LoadAccumulatorOp,
     LoadGlobalStatisticOp,
     DotOp,
     ZeroOp,

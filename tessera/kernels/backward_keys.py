@@ -20,9 +20,10 @@ from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_gradient import Place, TileGradient, log2_lse
 from tessera.kernels.attention_problem import AttentionProblem
 from tessera.kernels.attention_scores import ScoreRule
+from tessera.kernels.channel_split import ChannelSplit
 from tessera.kernels.program import KernelProgram
-from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile, store_transposed
-from tessera.kernels.schedules import BackwardSchedule
+from tessera.kernels.row_tiles import TILE, OwnedRows, Rows, SharedTile, store_transposed
+from tessera.kernels.schedules import BackwardSchedule, key_parts
 from tessera.kernels.tile_walk import walk_tiles
 from tessera.targets.matrix_core import converted_order
 
@@ -33,7 +34,7 @@ class KeyGradientProgram:
     S = Q K^T and dP = dO V^T give P and dS, which after a swap of lane halves are the second
     operands of dV^T += dO^T P and dK^T += Q^T dS. Query heads that share a key head are walked one
     after the other, so their sum needs no second pass. lse and delta are numbers per row here and
-    come from LDS.
+    come from LDS. Long rows are split over neighbouring waves, which own the same keys.
     """
 
     def __init__(
@@ -41,15 +42,17 @@ class KeyGradientProgram:
     ) -> None:
         p = self.program = program
         self.problem, self.schedule = problem, schedule
-        workgroup, wave_id = p.insert(wave.WorkgroupIdOp()), p.insert(wave.WaveIdOp())
+        workgroup = p.insert(wave.WorkgroupIdOp())
+        rows = schedule.rows_per_step
+        parts = key_parts(max(problem.head_dim, problem.head_dim_v))
+        self.split = ChannelSplit(p, problem, parts, 2 * rows // TILE)
         head_index = p.div(workgroup, p["k_tiles"])
         heads_k = p.div(p["heads"], p["group"])
         self.key_head = p.rem(head_index, heads_k)
         self.sequence = Problem(p, problem, p.div(head_index, heads_k))
-        keys = TILE * schedule.waves
+        keys = TILE * (schedule.waves // parts)
         self.first_key = p.mul(p.rem(workgroup, p["k_tiles"]), keys)
-        self.wave_row = p.mul(wave_id, TILE)
-        self.key = p.add(self.first_key, self.wave_row)
+        self.key = p.add(self.first_key, p.mul(self.split.row_group, TILE))
         self.visibility = Visibility(p, problem, self.sequence)
         self.queries = queries_of_keys(
             p, self.visibility, self.first_key, keys, schedule.rows_per_step
@@ -71,26 +74,40 @@ class KeyGradientProgram:
         on_existing_rows(self.program, self.problem, self.first_key, seq_k, self._write)
 
     def _write(self) -> None:
-        p, problem, schedule = self.program, self.problem, self.schedule
+        p, problem, split = self.program, self.problem, self.split
         heads = self._heads(p.constant(0))
-        in_lds = None
-        if schedule.owned_rows_in_lds(max(problem.head_dim, problem.head_dim_v)):
-            in_lds = (self.first_key, self.wave_row, TILE * schedule.waves)
         fragment = problem.fragment("b")
-        self.k = OwnedRows(p, heads.rows("k"), self.key, 1, fragment, in_lds)
-        self.v = OwnedRows(p, heads.rows("v"), self.key, 1, fragment, in_lds)
-        step = schedule.rows_per_step
+        self.key_channels = [
+            split.channel(problem.channel_tiles, i)
+            for i in range(split.tiles(problem.channel_tiles))
+        ]
+        self.value_channels = [
+            split.channel(problem.value_tiles, i) for i in range(split.tiles(problem.value_tiles))
+        ]
+        self.k = OwnedRows(p, heads.rows("k"), self.key, 1, fragment, channels=self.key_channels)
+        self.v = OwnedRows(p, heads.rows("v"), self.key, 1, fragment, channels=self.value_channels)
         # The tiles' pointers change with the query head; their LDS does not.
-        self.q = SharedTile(p, heads.rows("q"), step, self.order, natural=True, transposed=True)
-        self.do = SharedTile(p, heads.rows("do"), step, self.order, natural=True, transposed=True)
+        self.q = self._shared(heads.rows("q"), problem.channel_tiles)
+        self.do = self._shared(heads.rows("do"), problem.value_tiles)
         zero = p.zero(problem.accumulator)
-        sums = self._walk([zero] * (problem.channel_tiles + problem.value_tiles))
-        keys, values = sums[: problem.channel_tiles], sums[problem.channel_tiles :]
-        for channel, accumulator in enumerate(keys):
+        count = len(self.key_channels)
+        sums = self._walk([zero] * (count + len(self.value_channels)))
+        for channel, accumulator in zip(self.key_channels, sums[:count], strict=True):
             scaled = p.map([accumulator, p["scale"]], p.multiply)
-            store_transposed(p, heads.rows("dk"), scaled, self.key, TILE * channel)
-        for channel, accumulator in enumerate(values):
-            store_transposed(p, heads.rows("dv"), accumulator, self.key, TILE * channel)
+            store_transposed(p, heads.rows("dk"), scaled, self.key, channel)
+        for channel, accumulator in zip(self.value_channels, sums[count:], strict=True):
+            store_transposed(p, heads.rows("dv"), accumulator, self.key, channel)
+
+    def _shared(self, rows: Rows, channel_tiles: int) -> SharedTile:
+        return SharedTile(
+            self.program,
+            rows,
+            self.schedule.rows_per_step,
+            self.order,
+            natural=True,
+            transposed=True,
+            columns=self.split.columns(channel_tiles),
+        )
 
     def _walk(self, state: Sequence[SSAValue]) -> list[SSAValue]:
         """All query tiles of all heads of the group."""
@@ -182,16 +199,20 @@ class KeyGradientProgram:
         rule = ScoreRule(p, problem, heads, self.visibility)
         gradient = TileGradient(p, problem, rule, self.visibility)
         query_tiles = range(self.schedule.rows_per_step // TILE)
-        products = [self._product(self.q, self.k, i, problem.channel_tiles) for i in query_tiles]
-        d_weights = [self._product(self.do, self.v, i, problem.value_tiles) for i in query_tiles]
+        partial = [
+            *(self._product(self.q, self.k, i, self.key_channels) for i in query_tiles),
+            *(self._product(self.do, self.v, i, self.value_channels) for i in query_tiles),
+        ]
         p.schedule_barrier()
+        complete = self.split.complete(partial)
+        products, d_weights = complete[: len(query_tiles)], complete[len(query_tiles) :]
         first_query = self.queries.start_of(tile)
         places = [self._place(p.add(first_query, TILE * i)) for i in query_tiles]
         logits, d_weights = gradient.logits(
             products, d_weights, places, self.queries.is_whole(tile)
         )
-        keys = list(state[: problem.channel_tiles])
-        values = list(state[problem.channel_tiles :])
+        keys = list(state[: len(self.key_channels)])
+        values = list(state[len(self.key_channels) :])
         statistic = StatisticType(problem.core.m, f32, "row")
         for index in query_tiles:
             lse, delta = (
@@ -200,33 +221,42 @@ class KeyGradientProgram:
             )
             weights = gradient.weights(logits[index], lse)
             d_product = gradient.d_products(weights, d_weights[index], delta, products[index])
-            values = self._add(self.do, gradient.as_operand(weights), index, values)
+            operand = gradient.as_operand(weights)
+            values = self._add(self.do, operand, index, self.value_channels, values)
             p.schedule_barrier()
-            keys = self._add(self.q, gradient.as_operand(d_product), index, keys)
+            operand = gradient.as_operand(d_product)
+            keys = self._add(self.q, operand, index, self.key_channels, keys)
             p.schedule_barrier()
         return [*keys, *values]
 
     def _add(
-        self, tile: SharedTile, operand: SSAValue, index: int, sums: list[SSAValue]
+        self,
+        tile: SharedTile,
+        operand: SSAValue,
+        index: int,
+        channels: Sequence[SSAValue | int],
+        sums: list[SSAValue],
     ) -> list[SSAValue]:
         """Add the product of 16 shared rows, transposed, and an operand, per channel tile."""
         p, fragment = self.program, self.problem.fragment("a")
         results = []
-        for channel, total in enumerate(sums):
-            if channel % 2 == 0:
+        for number, (channel, total) in enumerate(zip(channels, sums, strict=True)):
+            if number % 2 == 0:
                 p.schedule_barrier()
-            shared = tile.transposed_fragment(fragment, TILE * channel, TILE * index)
+            shared = tile.transposed_fragment(fragment, channel, TILE * index)
             results.append(p.mma(shared, operand, total))
         return results
 
-    def _product(self, tile: SharedTile, owned: OwnedRows, row: int, channels: int) -> SSAValue:
-        """16 shared rows times the owned rows, contracted along all channels."""
+    def _product(
+        self, tile: SharedTile, owned: OwnedRows, row: int, channels: Sequence[SSAValue | int]
+    ) -> SSAValue:
+        """16 shared rows times the owned rows, contracted along the owned channels."""
         p, problem = self.program, self.problem
         p.schedule_barrier()
         total = p.zero(problem.accumulator)
-        for channel in range(channels):
-            fragment = tile.fragment(problem.fragment("a"), TILE * row, TILE * channel)
-            total = p.mma(fragment, owned.fragment(0, channel), total)
+        for number, channel in enumerate(channels):
+            fragment = tile.fragment(problem.fragment("a"), TILE * row, channel)
+            total = p.mma(fragment, owned.fragment(0, number), total)
         return total
 
     def _place(self, first_query: SSAValue) -> Place:

@@ -62,6 +62,7 @@ def backward_problem(directive: Operation, target: Target) -> BackwardProblem:
         rows_per_step=option(directive, "rows_per_step", default.rows_per_step),
         prefetch=bool(option(directive, "prefetch", default.prefetch)),
     )
+    schedule.check_parts(max(forward.head_dim, forward.head_dim_v))
     check_lds(target, schedule.lds_bytes(forward.head_dim, forward.head_dim_v))
     return BackwardProblem(
         forward,

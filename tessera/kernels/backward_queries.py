@@ -18,9 +18,10 @@ from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_gradient import Place, TileGradient, log2_lse
 from tessera.kernels.attention_problem import AttentionProblem
 from tessera.kernels.attention_scores import ScoreRule
+from tessera.kernels.channel_split import ChannelSplit
 from tessera.kernels.program import KernelProgram
 from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile, store_transposed
-from tessera.kernels.schedules import BackwardSchedule
+from tessera.kernels.schedules import BackwardSchedule, query_parts
 from tessera.kernels.tile_walk import walk_tiles
 from tessera.targets.matrix_core import converted_order
 
@@ -37,23 +38,34 @@ class QueryGradientProgram:
     ) -> None:
         p = self.program = program
         self.problem, self.schedule = problem, schedule
-        workgroup, wave_id = p.insert(wave.WorkgroupIdOp()), p.insert(wave.WaveIdOp())
+        workgroup = p.insert(wave.WorkgroupIdOp())
+        rows = schedule.rows_per_step
+        parts = query_parts(max(problem.head_dim, problem.head_dim_v))
+        self.split = ChannelSplit(p, problem, parts, 2 * rows // TILE)
         head_index = p.div(workgroup, p["q_tiles"])
         head = p.rem(head_index, p["heads"])
         sequence = Problem(p, problem, p.div(head_index, p["heads"]))
         self.heads = Heads(p, problem, sequence, head, p.div(head, p["group"]))
-        queries = TILE * schedule.waves
+        queries = TILE * (schedule.waves // parts)
         self.first_query = p.mul(query_tile(p, problem, workgroup), queries)
-        self.wave_row = p.mul(wave_id, TILE)
-        self.query = p.add(self.first_query, self.wave_row)
+        self.query = p.add(self.first_query, p.mul(self.split.row_group, TILE))
         self.visibility = Visibility(p, problem, sequence)
         step = schedule.rows_per_step
         self.keys = keys_of_queries(p, self.visibility, self.first_query, queries, step)
         rule = ScoreRule(p, problem, self.heads, self.visibility)
         self.gradient = TileGradient(p, problem, rule, self.visibility)
         order = converted_order(problem.core)
-        self.k = SharedTile(p, self.heads.rows("k"), step, order, natural=True, transposed=True)
-        self.v = SharedTile(p, self.heads.rows("v"), step, order, natural=True)
+        channels, values = problem.channel_tiles, problem.value_tiles
+        self.k = SharedTile(
+            p, self.heads.rows("k"), step, order,
+            natural=True, transposed=True, columns=self.split.columns(channels),
+        )  # fmt: skip
+        self.v = SharedTile(
+            p, self.heads.rows("v"), step, order,
+            natural=True, columns=self.split.columns(values),
+        )  # fmt: skip
+        self.channels = [self.split.channel(channels, i) for i in range(self.split.tiles(channels))]
+        self.values = [self.split.channel(values, i) for i in range(self.split.tiles(values))]
 
     def write(self) -> None:
         """The whole kernel."""
@@ -61,21 +73,19 @@ class QueryGradientProgram:
         on_existing_rows(self.program, self.problem, self.first_query, seq_q, self._write)
 
     def _write(self) -> None:
-        p, problem, schedule = self.program, self.problem, self.schedule
-        in_lds = None
-        if schedule.owned_rows_in_lds(max(problem.head_dim, problem.head_dim_v)):
-            in_lds = (self.first_query, self.wave_row, TILE * schedule.waves)
+        p, problem = self.program, self.problem
         fragment = problem.fragment("b")
-        self.q = OwnedRows(p, self.heads.rows("q"), self.query, 1, fragment, in_lds)
-        self.do = OwnedRows(p, self.heads.rows("do"), self.query, 1, fragment, in_lds)
+        heads, query = self.heads, self.query
+        self.q = OwnedRows(p, heads.rows("q"), query, 1, fragment, channels=self.channels)
+        self.do = OwnedRows(p, heads.rows("do"), query, 1, fragment, channels=self.values)
         self.lse = p.map([self._load("lse")], lambda x: log2_lse(p, x))
         self.delta = self._load("delta")
         zero = p.zero(problem.accumulator)
-        gradients = self._walk([zero] * problem.channel_tiles)
+        gradients = self._walk([zero] * len(self.channels))
         rows = self.heads.rows("dq")
-        for channel, accumulator in enumerate(gradients):
+        for channel, accumulator in zip(self.channels, gradients, strict=True):
             scaled = p.map([accumulator, p["scale"]], p.multiply)
-            store_transposed(p, rows, scaled, self.query, TILE * channel)
+            store_transposed(p, rows, scaled, self.query, channel)
 
     def _load(self, name: str) -> SSAValue:
         p = self.program
@@ -100,16 +110,21 @@ class QueryGradientProgram:
                 tile.commit(one)
 
         bounds = (keys.first, keys.end)
-        prefetch = self.schedule.prefetch
+        head_dim = max(self.problem.head_dim, self.problem.head_dim_v)
+        prefetch = self.schedule.prefetches_keys(head_dim)
         return walk_tiles(p, bounds, state, types, fetch, commit, self._accumulate, prefetch)
 
     def _accumulate(self, state: Sequence[SSAValue], index: SSAValue) -> list[SSAValue]:
         """dQ^T += K^T dS^T over the keys of one tile."""
         p, problem, gradient = self.program, self.problem, self.gradient
         key_tiles = range(self.schedule.rows_per_step // TILE)
-        products = [self._product(self.k, self.q, key, problem.channel_tiles) for key in key_tiles]
-        d_weights = [self._product(self.v, self.do, key, problem.value_tiles) for key in key_tiles]
+        partial = [
+            *(self._product(self.k, self.q, key, self.channels) for key in key_tiles),
+            *(self._product(self.v, self.do, key, self.values) for key in key_tiles),
+        ]
         p.schedule_barrier()
+        complete = self.split.complete(partial)
+        products, d_weights = complete[: len(key_tiles)], complete[len(key_tiles) :]
         first_key = self.keys.start_of(index)
         places = [self._place(p.add(first_key, TILE * key)) for key in key_tiles]
         logits, d_weights = gradient.logits(products, d_weights, places, self.keys.is_whole(index))
@@ -119,24 +134,24 @@ class QueryGradientProgram:
             d_product = gradient.d_products(weights, d_weights[key], self.delta, products[key])
             operands.append(gradient.as_operand(d_product))
         sums = list(state)
-        for channel in range(problem.channel_tiles):
-            if channel % 2 == 0:
+        for number, channel in enumerate(self.channels):
+            if number % 2 == 0:
                 p.schedule_barrier()
             for key in key_tiles:
-                fragment = self.k.transposed_fragment(
-                    problem.fragment("a"), TILE * channel, TILE * key
-                )
-                sums[channel] = p.mma(fragment, operands[key], sums[channel])
+                fragment = self.k.transposed_fragment(problem.fragment("a"), channel, TILE * key)
+                sums[number] = p.mma(fragment, operands[key], sums[number])
         return sums
 
-    def _product(self, tile: SharedTile, owned: OwnedRows, key: int, channels: int) -> SSAValue:
-        """16 shared rows times the owned rows, contracted along all channels."""
+    def _product(
+        self, tile: SharedTile, owned: OwnedRows, key: int, channels: Sequence[SSAValue | int]
+    ) -> SSAValue:
+        """16 shared rows times the owned rows, contracted along the owned channels."""
         p, problem = self.program, self.problem
         p.schedule_barrier()
         total = p.zero(problem.accumulator)
-        for channel in range(channels):
-            fragment = tile.fragment(problem.fragment("a"), TILE * key, TILE * channel)
-            total = p.mma(fragment, owned.fragment(0, channel), total)
+        for number, channel in enumerate(channels):
+            fragment = tile.fragment(problem.fragment("a"), TILE * key, channel)
+            total = p.mma(fragment, owned.fragment(0, number), total)
         return total
 
     def _place(self, first_key: SSAValue) -> Place:

@@ -39,6 +39,7 @@ from tessera.kernels.flash_attention import AttentionProgram
 from tessera.kernels.generated import GeneratedKernels
 from tessera.kernels.program import KernelProgram
 from tessera.kernels.row_tiles import TILE, OwnedRows
+from tessera.kernels.schedules import key_parts, query_parts
 from tessera.launch_rule import LaunchRule
 from tessera.targets import Target
 
@@ -53,7 +54,9 @@ def generate_flash_attention_backward(directive: Operation, target: Target) -> G
     """
     problem = backward_problem(directive, target)
     waves = problem.schedule.waves
-    rows = TILE * waves
+    head_dim = max(problem.forward.head_dim, problem.forward.head_dim_v)
+    keys = TILE * (waves // key_parts(head_dim))
+    queries = TILE * (waves // query_parts(head_dim))
 
     pre_kernel, pre_rule = first_kernel(problem)
 
@@ -79,8 +82,8 @@ def generate_flash_attention_backward(directive: Operation, target: Target) -> G
         ),
         launches=(
             pre_rule,
-            backward_rule(dkdv, DKDV_OPERANDS, STATISTICS, rows, "k", given=problem.given),
-            backward_rule(dq, DQ_OPERANDS, STATISTICS, rows, "q", given=problem.given),
+            backward_rule(dkdv, DKDV_OPERANDS, STATISTICS, keys, "k", given=problem.given),
+            backward_rule(dq, DQ_OPERANDS, STATISTICS, queries, "q", given=problem.given),
             *bias_launches,
         ),
         contract="flash_attn_bwd",

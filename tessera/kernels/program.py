@@ -94,6 +94,10 @@ class KernelProgram:
         first, second = (x if isinstance(x, SSAValue) else self.constant(x, type_) for x in (a, b))
         return first, second
 
+    def value(self, number: SSAValue | int) -> SSAValue:
+        """A Python int as an i32 constant; values as they are."""
+        return number if isinstance(number, SSAValue) else self.constant(number)
+
     # Integers.
 
     def add(self, a: SSAValue | int, b: SSAValue | int) -> SSAValue:

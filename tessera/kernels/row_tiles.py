@@ -28,11 +28,13 @@ class Rows:
     alignment: int
 
 
-def row_pointer(p: KernelProgram, rows: Rows, row: SSAValue, channel: int = 0) -> SSAValue:
+def row_pointer(
+    p: KernelProgram, rows: Rows, row: SSAValue, channel: SSAValue | int = 0
+) -> SSAValue:
     """Pointer to one row, moved along it by `channel` elements."""
     place = p.mul(p.wide(row), p.wide(rows.stride))
-    if channel:
-        place = p.add(place, p.wide(p.constant(channel)))
+    if channel != 0:
+        place = p.add(place, p.wide(p.value(channel)))
     return p.offset(rows.pointer, place)
 
 
@@ -52,11 +54,14 @@ class SharedTile:
         order: Sequence[int],
         natural: bool = False,
         transposed: bool = False,
+        columns: int | None = None,
     ) -> None:
+        """`columns` are the channels with their padding; by default to whole instruction tiles."""
         self.program = program
         self.rows = rows
         self.order = tuple(order) if transposed else None
-        columns = padded(rows.channels)
+        columns = padded(rows.channels) if columns is None else columns
+        self.columns = columns
         self.staged_type = StagedType(
             size, columns, rows.element, "blocks" if transposed else "rows"
         )
@@ -80,7 +85,7 @@ class SharedTile:
         channels are zero where they are contracted. Bounds are the hardware's, at no cost.
         """
         p, rows = self.program, self.rows
-        partial = rows.channels % TILE != 0
+        partial = rows.channels != self.columns
         return p.insert(
             wave.StageOp(
                 row_pointer(p, rows, first_row),
@@ -106,22 +111,29 @@ class SharedTile:
                 wave.CommitOp(staged, self.transposed, p.threads, transposed=True, order=self.order)
             )
 
-    def fragment(self, type_: FragmentType, row: SSAValue | int, channel: int) -> SSAValue:
+    def fragment(
+        self, type_: FragmentType, row: SSAValue | int, channel: SSAValue | int
+    ) -> SSAValue:
         """16 rows from `row` on, 16 channels from `channel` on, contracted along the channels."""
         assert self.natural is not None
         return _lds_fragment(self.program, self.natural, row, channel, type_)
 
-    def transposed_fragment(self, type_: FragmentType, channel: int, row: int) -> SSAValue:
+    def transposed_fragment(
+        self, type_: FragmentType, channel: SSAValue | int, row: int
+    ) -> SSAValue:
         """16 channels and 16 rows, contracted along the rows."""
         assert self.transposed is not None
         return _lds_fragment(self.program, self.transposed, channel, row, type_)
 
 
 def _lds_fragment(
-    p: KernelProgram, lds: SSAValue, outer: SSAValue | int, inner: int, type_: FragmentType
+    p: KernelProgram,
+    lds: SSAValue,
+    outer: SSAValue | int,
+    inner: SSAValue | int,
+    type_: FragmentType,
 ) -> SSAValue:
-    first = outer if isinstance(outer, SSAValue) else p.constant(outer)
-    return p.insert(wave.LoadFragmentOp(lds, first, p.constant(inner), type_))
+    return p.insert(wave.LoadFragmentOp(lds, p.value(outer), p.value(inner), type_))
 
 
 class OwnedRows:
@@ -139,12 +151,17 @@ class OwnedRows:
         tiles: int,
         fragment: FragmentType,
         in_lds: tuple[SSAValue, SSAValue, int] | None = None,
+        channels: Sequence[SSAValue | int] | None = None,
     ) -> None:
-        """`in_lds` is (the workgroup's first row, this wave's first row in it, rows of it)."""
+        """`in_lds` is (the workgroup's first row, this wave's first row in it, rows of it).
+
+        `channels` are the first channels of the tiles that the wave owns; by default all.
+        """
         self.program, self.rows, self.type = program, rows, fragment
         self.tile: SharedTile | None = None
         if in_lds is None:
-            channels = range(0, padded(rows.channels), TILE)
+            if channels is None:
+                channels = range(0, padded(rows.channels), TILE)
             self.registers = [
                 [self._load(program.add(first_row, TILE * tile), c) for c in channels]
                 for tile in range(tiles)
@@ -155,10 +172,14 @@ class OwnedRows:
         self.tile.commit(self.tile.stage(workgroup_row))
         # Without a barrier here: the first one of the kernel's loop comes before any read.
 
-    def _load(self, first: SSAValue, channel: int) -> SSAValue:
+    def _load(self, first: SSAValue, channel: SSAValue | int) -> SSAValue:
         p, rows = self.program, self.rows
         row = p.min(first, p.sub(rows.count, 1))
-        left = rows.channels - channel
+        if isinstance(channel, int):
+            left = rows.channels - channel
+            inner_limit = p.constant(left) if left < TILE else None
+        else:
+            inner_limit = p.sub(rows.channels, channel)
         return p.insert(
             wave.LoadGlobalFragmentOp(
                 row_pointer(p, rows, row, channel),
@@ -166,7 +187,7 @@ class OwnedRows:
                 self.type,
                 rows.alignment,
                 outer_limit=p.sub(rows.count, row),
-                inner_limit=p.constant(left) if left < TILE else None,
+                inner_limit=inner_limit,
             )
         )
 
@@ -187,10 +208,14 @@ class OwnedRows:
 
 
 def store_transposed(
-    p: KernelProgram, rows: Rows, fragment: SSAValue, first_row: SSAValue, channel: int
+    p: KernelProgram,
+    rows: Rows,
+    fragment: SSAValue,
+    first_row: SSAValue,
+    channel: SSAValue | int,
 ) -> None:
     """Write an accumulator of 16 channels x 16 rows into rows of memory, as far as they exist."""
-    limits = p.constant(rows.channels - channel), p.sub(rows.count, first_row)
+    limits = p.sub(rows.channels, p.value(channel)), p.sub(rows.count, first_row)
     p.effect(
         wave.StoreOp(
             fragment,

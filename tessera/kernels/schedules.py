@@ -13,7 +13,6 @@ INSTRUCTION_TILE = 16
 MAX_HEAD_DIM = 256
 LARGEST_HEAD_DIM_IN_REGISTERS = 128
 """Up to here a wave keeps its queries in registers, beyond it the workgroup has them in LDS."""
-LARGEST_BACKWARD_HEAD_DIM_IN_REGISTERS = 64
 LDS_PADDING_BYTES = 16
 """Bytes added to each LDS row so that 128-bit reads of 16 rows touch all banks evenly."""
 LDS_PADDING = LDS_PADDING_BYTES // 2
@@ -279,11 +278,24 @@ def attention_schedule(
     )
 
 
+def key_parts(head_dim: int) -> int:
+    """Over how many waves the rows of K and V, and their gradients, are split."""
+    return 1 if head_dim <= 64 else 2 if head_dim <= 128 else 4
+
+
+def query_parts(head_dim: int) -> int:
+    """Over how many waves the rows of Q and dO, and the gradient of Q, are split."""
+    return 1 if head_dim <= 128 else 2
+
+
 @dataclass(frozen=True)
 class BackwardSchedule:
-    """Tiling of the backward kernels: `waves` waves own 16 rows each (keys for dK and dV, queries
-    for dQ) and walk over the other axis `rows_per_step` rows at a time. With `prefetch` the next
-    rows are in flight, in registers, while these are computed on.
+    """Tiling of the backward kernels.
+
+    Waves own 16 rows (keys for dK and dV, queries for dQ), alone or, where rows are long, together
+    with their neighbours, and walk over the other axis `rows_per_step` rows at a time. With
+    `prefetch` the next rows are in flight, in registers, while these are computed on; the dQ kernel
+    does so up to head_dim 96, beyond which its own rows leave no registers for it.
     """
 
     waves: int
@@ -298,25 +310,37 @@ class BackwardSchedule:
         if not 1 <= self.waves <= 16:
             raise OptionError(f"waves = {self.waves}; supported: 1 to 16")
 
-    def owned_rows_in_lds(self, head_dim: int) -> bool:
-        """Whether the rows that waves own lie in LDS: registers hold them up to head_dim 64."""
-        return head_dim > LARGEST_BACKWARD_HEAD_DIM_IN_REGISTERS
+    def prefetches_keys(self, head_dim: int) -> bool:
+        """Whether the dQ kernel fetches a tile of keys ahead."""
+        return self.prefetch and head_dim <= 96
+
+    def check_parts(self, head_dim: int) -> None:
+        """Raise OptionError unless the waves can be dealt out to the parts of a row."""
+        parts = max(key_parts(head_dim), query_parts(head_dim))
+        if self.waves % parts:
+            raise OptionError(
+                f"waves = {self.waves}: head_dim {head_dim} needs a multiple of {parts} waves"
+            )
 
     def lds_bytes(self, head_dim: int, head_dim_v: int) -> int:
         """Local memory of the dK and dV kernel, the larger one."""
+        parts = key_parts(max(head_dim, head_dim_v))
         elements = 0
-        for size in (padded(head_dim), padded(head_dim_v)):
-            elements += self.rows_per_step * (size + LDS_PADDING)
-            elements += size * (self.rows_per_step + LDS_PADDING)
-            if self.owned_rows_in_lds(max(head_dim, head_dim_v)):
-                elements += INSTRUCTION_TILE * self.waves * (size + LDS_PADDING)
-        return 2 * elements + 2 * 4 * self.rows_per_step
+        for size in (head_dim, head_dim_v):
+            columns = -(-padded(size) // (INSTRUCTION_TILE * parts)) * INSTRUCTION_TILE * parts
+            elements += self.rows_per_step * (columns + LDS_PADDING)
+            elements += columns * (self.rows_per_step + LDS_PADDING)
+        exchanged = 0
+        if parts > 1:
+            accumulators = 2 * self.rows_per_step // INSTRUCTION_TILE
+            exchanged = 4 * self.waves * accumulators * INSTRUCTION_TILE**2
+        return 2 * elements + 2 * 4 * self.rows_per_step + exchanged
 
 
 BACKWARD_SCHEDULES: tuple[tuple[int, BackwardSchedule], ...] = (
     (64, BackwardSchedule(waves=8, rows_per_step=32)),
-    (128, BackwardSchedule(waves=4, rows_per_step=16, prefetch=False)),
-    (256, BackwardSchedule(waves=1, rows_per_step=16, prefetch=False)),
+    (128, BackwardSchedule(waves=8, rows_per_step=16)),
+    (256, BackwardSchedule(waves=8, rows_per_step=16, prefetch=False)),
 )
 """(largest head_dim, schedule) in ascending order."""
 

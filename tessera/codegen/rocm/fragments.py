@@ -18,9 +18,11 @@ from tessera.codegen.rocm.memory import (
     multiply_add,
 )
 from tessera.dialects.wave import (
+    LoadAccumulatorOp,
     LoadFragmentOp,
     LoadGlobalFragmentOp,
     LoadStatisticOp,
+    StoreAccumulatorOp,
     StoreLdsElementOp,
 )
 from tessera.dialects.wave_types import (
@@ -155,6 +157,43 @@ def emit_load_statistic(emitter: FunctionEmitter, operation: Operation) -> None:
     for start in range(0, layout.slots, 4):
         piece = lds_address(emitter, address, str(start), 32) if start else address
         parts.append(emitter.assign(f"load <4 x float>, {LDS} {piece}, align 16"))
+    emitter.bind(operation.result, concatenate(emitter, parts, 4, "float"))
+
+
+def _accumulator_places(
+    emitter: FunctionEmitter, lds: SSAValue, first: SSAValue, slots: int
+) -> list[str]:
+    """Addresses of a lane's slots, four at a time: neighbouring lanes use neighbouring banks."""
+    start = multiply_add(emitter, lane_id(emitter), 4, emitter.value(first))
+    base = lds_address(emitter, emitter.value(lds), start, 32)
+    step = 4 * emitter.target.facts.wave_size
+    return [
+        lds_address(emitter, base, str(step * index), 32) if index else base
+        for index in range(slots // 4)
+    ]
+
+
+def emit_store_accumulator(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.store_accumulator to LDS stores of 128 bits."""
+    assert isinstance(operation, StoreAccumulatorOp)
+    assert isinstance(operation.fragment.type, FragmentType)
+    slots = fragment_layout(operation.fragment.type, emitter.target).slots
+    vector, type_ = emitter.value(operation.fragment), emitter.type(operation.fragment)
+    for index, place in enumerate(
+        _accumulator_places(emitter, operation.lds, operation.first, slots)
+    ):
+        mask = ", ".join(f"i32 {4 * index + i}" for i in range(4))
+        part = emitter.assign(f"shufflevector {type_} {vector}, {type_} poison, <4 x i32> <{mask}>")
+        emitter.line(f"store <4 x float> {part}, {LDS} {place}, align 16")
+
+
+def emit_load_accumulator(emitter: FunctionEmitter, operation: Operation) -> None:
+    """wave.load_accumulator to LDS reads of 128 bits."""
+    assert isinstance(operation, LoadAccumulatorOp)
+    assert isinstance(operation.result.type, FragmentType)
+    slots = fragment_layout(operation.result.type, emitter.target).slots
+    places = _accumulator_places(emitter, operation.lds, operation.first, slots)
+    parts = [emitter.assign(f"load <4 x float>, {LDS} {place}, align 16") for place in places]
     emitter.bind(operation.result, concatenate(emitter, parts, 4, "float"))
 
 

@@ -21,9 +21,11 @@ from tessera.codegen.rocm.compute import (
 )
 from tessera.codegen.rocm.dequantize import emit_commit_dequantized, emit_stage_per_piece
 from tessera.codegen.rocm.fragments import (
+    emit_load_accumulator,
     emit_load_fragment,
     emit_load_global_fragment,
     emit_load_statistic,
+    emit_store_accumulator,
     emit_store_lds_element,
 )
 from tessera.codegen.rocm.lanes import thread_id
@@ -125,6 +127,8 @@ RULES: dict[type, Rule] = {
     wave.LoadGlobalFragmentOp: emit_load_global_fragment,
     wave.StoreLdsElementOp: emit_store_lds_element,
     wave.LoadStatisticOp: emit_load_statistic,
+    wave.StoreAccumulatorOp: emit_store_accumulator,
+    wave.LoadAccumulatorOp: emit_load_accumulator,
     wave.LoadGlobalStatisticOp: emit_load_global_statistic,
     wave.DotOp: emit_dot,
     wave.ZeroOp: emit_zero,

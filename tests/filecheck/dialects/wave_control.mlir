@@ -12,3 +12,14 @@ func.func @steer(%largest: !wave.statistic<16xf32, column>, %bound: !wave.statis
   %1 = wave.convert %weights {toward_zero} : !wave.fragment<16x16xf32, acc> -> !wave.fragment<16x16xf16, b>
   func.return
 }
+
+// Accumulators that travel between waves.
+
+// CHECK-LABEL: func.func @exchange
+// CHECK-NEXT: wave.store_accumulator %tile, %lds[%first] : !wave.fragment<16x16xf32, acc>, !wave.lds<1x512xf32, 512>
+// CHECK-NEXT: %0 = wave.load_accumulator %lds[%first] : !wave.lds<1x512xf32, 512> -> !wave.fragment<16x16xf32, acc>
+func.func @exchange(%tile: !wave.fragment<16x16xf32, acc>, %lds: !wave.lds<1x512xf32, 512>, %first: i32) {
+  wave.store_accumulator %tile, %lds[%first] : !wave.fragment<16x16xf32, acc>, !wave.lds<1x512xf32, 512>
+  %0 = wave.load_accumulator %lds[%first] : !wave.lds<1x512xf32, 512> -> !wave.fragment<16x16xf32, acc>
+  func.return
+}
