@@ -68,7 +68,8 @@ def guarded_empty(
     inside = tuple(slice(0, size) for size in shape)
     outside = np.ones(storage.size, dtype=bool)
     outside[lead : lead + block].reshape(capacity)[inside] = False
-    array = storage[lead : lead + block].view(dtype).reshape(capacity)[inside]
+    # The ellipsis keeps an array of rank 0 an array.
+    array = storage[lead : lead + block].view(dtype).reshape(capacity)[..., *inside]
     return GuardedBuffer(array, storage, outside, poison)
 
 
