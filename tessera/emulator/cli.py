@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -41,6 +42,10 @@ def emulate_main(argv: Sequence[str]) -> int:
         finding = getattr(error, "finding", None)
         print(f"error: {error}", file=sys.stderr)
         return EXIT_FINDING if finding is not None else EXIT_USAGE
+    except BrokenPipeError:
+        # The reader has left (`| head`): what is buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except OSError as error:
         print(f"error: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
         return EXIT_USAGE

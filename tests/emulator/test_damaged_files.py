@@ -7,6 +7,7 @@ import random
 import re
 import signal
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -227,3 +228,18 @@ def test_an_endless_loop_stops_at_the_limit(limited, tmp_path, capsys):
     path.write_bytes(build_code_object(Kernel(code, "endless")))
     assert limited([path, "--kernel", "endless", "--max-instructions", "10000"]) == 1
     assert "10000" in capsys.readouterr().err.replace(",", "").replace("_", "")
+
+
+def test_a_reader_that_leaves_early(tmp_path):
+    """`tessera emulate --trace ... | head -1` ends quietly."""
+    program = "import sys; from tessera.emulator import cli; cli.emulate_main(sys.argv[1:])"
+    words = [str(FIXTURES / "row_softmax.hsaco"), *launch_words("row_softmax"), "--trace"]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline().startswith(b"0x0000")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 0
