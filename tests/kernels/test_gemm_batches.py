@@ -104,3 +104,28 @@ def test_b52_more_tiles_than_the_smaller_grid_limits(executor):
     a, b = integers((1, 16)), integers((16, 16 * 65536), seed=1)
     c = run_fused(executor, a, b, schedule=asdict(GEMM_SCHEDULES["one_wave_2x4"]), out_dtype="f16")
     np.testing.assert_array_equal(c, product(a, b))
+
+
+@pytest.mark.parametrize("k", [24, 33])
+def test_rows_that_are_one_row(executor, k):
+    """A row stride of 0: every row of a, and every stored row of b, is the same memory."""
+    a = np.broadcast_to(integers((1, k)), (40, k))
+    b = np.broadcast_to(integers((1, k), seed=1), (20, k))
+    artifact, _ = lowered(a, b, transpose_b=True)
+    c = testing.guarded_empty((40, 20), np.float32)
+    tessera.runtime.launch(artifact, a, b, out=c.array, executor=executor)
+    c.check("c")
+    np.testing.assert_array_equal(c.array, product(a, b, False, True))
+
+
+def test_bytes_within_wider_matrices(executor):
+    """Column blocks on odd addresses, and a result between columns that stay as they are."""
+    random = np.random.default_rng(5)
+    wide_a = random.integers(-128, 128, (33, 71)).astype(np.int8)
+    wide_b = random.integers(0, 256, (50, 41)).astype(np.uint8)
+    a, b = wide_a[:, 3:53], wide_b[:, 7:28]
+    artifact, _ = lowered(a, b)
+    wide_c = np.full((33, 30), 7, np.int32)
+    tessera.runtime.launch(artifact, a, b, out=wide_c[:, 5:26], executor=executor)
+    np.testing.assert_array_equal(wide_c[:, 5:26], product(a, b))
+    assert (np.delete(wide_c, slice(5, 26), axis=1) == 7).all()
