@@ -68,6 +68,13 @@ class ChannelSplit:
         first = p.sub(self.wave_id, self.part)
         sums: list[SSAValue] = []
         for index, one in enumerate(partial):
+            if self.parts == 2:
+                # The sum of two numbers is the same in either order: the own part stays here.
+                partner = p.add(first, p.sub(1, self.part))
+                place = self._place(partner, index)
+                other = p.insert(wave.LoadAccumulatorOp(self.lds, place, one.type))
+                sums.append(p.map([one, other], p.plus))
+                continue
             total: SSAValue | None = None
             for part in range(self.parts):
                 place = self._place(p.add(first, part), index)
