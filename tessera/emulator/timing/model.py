@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tessera.emulator.code_object import load
 from tessera.emulator.launch import Dimensions, Launch
+from tessera.emulator.timing.lengths import lengths as all_lengths
 from tessera.emulator.timing.loops import (
     LAST_ITERATIONS,
     MARK,
@@ -105,6 +104,8 @@ class _Model:
         grid, block = launch.grid, launch.block
         self.total = grid[0] * grid[1] * grid[2]
         waves_each = -(-(block[0] * block[1] * block[2]) // 32)
+        # Mean length of all workgroups over that of the traced ones.
+        self.relative_length = 1.0
         self.where = occupancy(launch.kernel, waves_each, launch.lds_bytes, self.total, p)
 
     def run(self, timeline: bool) -> Timing:
@@ -115,6 +116,9 @@ class _Model:
         resident = [first + i * where.groups for i in range(where.resident)]
         extra = [n for n in self._spread() if n not in resident]
         traced = trace(self.launch, resident + extra, self.p)
+        if not _same_length(traced):
+            # The pace is that of workgroups that stay in their main loop: the longest ones.
+            traced.sort(key=lambda waves: -max(len(wave.operations) for wave in waves))
         together = traced[: len(resident)]
         longest = max(together[0], key=lambda wave: len(wave.operations))
         self.sharing = survey(self.launch, longest, self.total, where, self.p)
@@ -176,13 +180,11 @@ class _Model:
             share = (residents - 1) / (full - 1)
             speed[residents] = ((1 - share) * speed[1] + share * speed[full] * full) / residents
         first = duration * speed[1]
-        width = self.launch.grid[0]
-        pairs = {w[0].workgroup % width: n - lengths[0] + first for w, n in zip(traced, lengths)}
-        known = sorted(pairs.items())
-        if max(lengths) <= SAME_LENGTH * min(lengths):
+        if _same_length(traced):
             return makespan([first] * self.total, self.where, speed)
-        along = np.interp(np.arange(width), [x for x, _ in known], [n for _, n in known])
-        return makespan(np.tile(along, self.total // width).tolist(), self.where, speed)
+        every = all_lengths(self.launch, traced, self.total, self.p)
+        self.relative_length = float(every.mean()) * len(lengths) / sum(lengths)
+        return makespan((every - lengths[0] + first).tolist(), self.where, speed)
 
     def _timing(
         self, traced: list[list[WaveTrace]], outcome: Outcome, cycles: float, pace: float,
@@ -190,7 +192,7 @@ class _Model:
     ) -> Timing:  # fmt: skip
         p, launch, kernel = self.p, self.launch, self.launch.kernel
         waves = [wave for workgroup in traced for wave in workgroup]
-        scale = self.total * self.where.waves_each / len(waves)
+        scale = self.relative_length * self.total * self.where.waves_each / len(waves)
         instructions = scale * sum(len(wave.operations) for wave in waves)
         matrix = [op for wave in waves for op in wave.operations if op.law_class == "wmma"]
         busy_cycles = scale * sum(p.wmma_issue / (2 if "iu4" in op.name else 1) for op in matrix)
@@ -221,18 +223,26 @@ class _Model:
         )
 
 
+def _same_length(traced: Sequence[Sequence[WaveTrace]]) -> bool:
+    lengths = [max(len(wave.operations) for wave in waves) for waves in traced]
+    return max(lengths) <= SAME_LENGTH * min(lengths)
+
+
 def _pace(outcome: Outcome, streams: Sequence[Sequence[Stream]]) -> float:
     """Cycles per iteration of each wave, from the progress of all of them in a window.
 
     Older waves go first, so that one wave's own pace says little. The window lies between marks of
-    the oldest one, from when it is warm to its last iteration before what is left out.
+    the oldest one, from when all are in the loop to its last iteration before what is left out.
     """
     flat = [stream for workgroup in streams for stream in workgroup]
     last = len(outcome.snapshots) - 1 - (LAST_ITERATIONS + 1 if flat[0].dropped else 0)
     lengths = [_iteration_length(stream) for stream in flat]
     if last <= WARM_UP or not min(lengths):
         return 0.0
-    begin, end = outcome.snapshots[WARM_UP], outcome.snapshots[last]
+    inside = [
+        snapshot for snapshot in outcome.snapshots[WARM_UP:last] if snapshot.entered == len(flat)
+    ]
+    begin, end = (inside or outcome.snapshots[WARM_UP:])[0], outcome.snapshots[last]
     return (end.time - begin.time) * sum(lengths) / max(1, end.progress - begin.progress)
 
 

@@ -62,11 +62,13 @@ class _Wave:
 class Snapshot:
     """Totals at one time: busy cycles of slots by kind, LDS, address units, L2, MALL, DRAM.
 
-    `progress` counts positions in the streams that all waves together have passed.
+    `progress` counts positions in the streams that all waves together have passed, `entered` the
+    waves that have reached their main loop.
     """
 
     time: float
     progress: int
+    entered: int
     slots: list[float]
     lds: float
     address: float
@@ -115,6 +117,7 @@ class Replay:
         self.heap: list[tuple[float, int]] = [(w.time, w.number) for w in self.waves]
         self.issued = 0
         self.snapshots: list[Snapshot] = []
+        self.entered: set[int] = set()
         self.events: list[Event] | None = [] if timeline else None
         self.handlers: dict[int, Callable[[_Wave, Operation, float], bool]] = {
             kinds.WMMA: self._vector,
@@ -330,6 +333,7 @@ class Replay:
         group.waiting = []
 
     def _mark(self, wave: _Wave) -> None:
+        self.entered.add(wave.number)
         if wave.number == 0:
             stalls = [sum(w.stalls[i] for w in self.waves) for i in range(len(STALL_NAMES))]
             memory = self.memory
@@ -337,6 +341,7 @@ class Replay:
                 Snapshot(
                     wave.time,
                     sum(w.position for w in self.waves),
+                    len(self.entered),
                     list(self.slots),
                     self.lds_busy,
                     memory.address_busy,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class _Stop(Exception):
     """A trace that has reached its length."""
 
 
-class _Recorder(Machine):
+class Recorder(Machine):
     """A machine that writes down every step before it runs."""
 
     parameters: Parameters
@@ -68,8 +69,31 @@ class _Recorder(Machine):
             if data is not None:
                 trace.data[len(trace.operations)] = data[place]
             trace.operations.append(operation)
+        self.stop_when_long(g)
+
+    def stop_when_long(self, g: WaveGroup) -> None:
+        """End the run when a wave has executed its share."""
         if g.steps > self.longest:
             raise _Stop
+
+    def run_to_end(self) -> None:
+        """Run until the waves end, or one has executed its share."""
+        with np.errstate(all="ignore"):
+            try:
+                self.run()
+            except _Stop:
+                pass
+
+
+SomeRecorder = TypeVar("SomeRecorder", bound=Recorder)
+
+
+def start(launch: Launch, workgroups: Sequence[int], kind: type[SomeRecorder]) -> SomeRecorder:
+    """A machine of `kind` with `workgroups` (numbers in the grid, x fastest) at their beginning."""
+    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    batch: Batch = launch._batch(np.asarray(workgroups), -(-threads // 32), False)
+    mode = launch.kernel.resource1 >> 12 & 0xFF | (launch.kernel.resource1 >> 21 & 1) << 8
+    return kind(batch, launch.program, mode, None, lambda line: None)
 
 
 def trace(
@@ -86,20 +110,14 @@ def trace(
     """
     threads = launch.block[0] * launch.block[1] * launch.block[2]
     waves_each = -(-threads // 32)
-    batch: Batch = launch._batch(np.asarray(workgroups), waves_each, False)
     chosen = set(workgroups if recorded is None else recorded)
     traces: list[WaveTrace | None] = [
         WaveTrace(workgroup, number) if workgroup in chosen else None
         for workgroup in workgroups
         for number in range(waves_each)
     ]
-    mode = launch.kernel.resource1 >> 12 & 0xFF | (launch.kernel.resource1 >> 21 & 1) << 8
-    machine = _Recorder(batch, launch.program, mode, None, lambda line: None)
+    machine = start(launch, workgroups, Recorder)
     machine.prepare(parameters, traces, longest)
-    with np.errstate(all="ignore"):
-        try:
-            machine.run()
-        except _Stop:
-            pass
+    machine.run_to_end()
     kept = [one for one in traces if one is not None]
     return [kept[i : i + waves_each] for i in range(0, len(kept), waves_each)]
