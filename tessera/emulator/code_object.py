@@ -44,6 +44,8 @@ FOREIGN_CHIPS = {
     0x4E: "gfx1201",
 }
 DESCRIPTOR_BYTES = 64
+# What a lane gets beside its fixed scratch where calls recurse or go through pointers.
+DYNAMIC_STACK_BYTES = 16384
 LARGEST_LDS_BYTES, LARGEST_SCRATCH_BYTES, LARGEST_KERNARG_BYTES = 1 << 16, 1 << 18, 1 << 20
 
 
@@ -67,7 +69,10 @@ class KernelArgument:
 
 @dataclass(frozen=True)
 class KernelDescription:
-    """What descriptor and metadata say about one kernel; sizes in bytes, `entry` in the image."""
+    """What descriptor and metadata say about one kernel; sizes in bytes, `entry` in the image.
+
+    `scratch_bytes` is fixed per lane; `stack_bytes` come on top where calls may recurse.
+    """
 
     name: str
     entry: int
@@ -76,6 +81,7 @@ class KernelDescription:
     kernarg_bytes: int
     lds_bytes: int
     scratch_bytes: int
+    stack_bytes: int
     vgprs: int
     allocated_vgprs: int
     sgprs: int
@@ -236,6 +242,7 @@ def _kernel(
         kernarg_bytes=_checked(name, "kernarg size", kernarg, LARGEST_KERNARG_BYTES),
         lds_bytes=_checked(name, "LDS size", lds, LARGEST_LDS_BYTES),
         scratch_bytes=_checked(name, "scratch size", scratch, LARGEST_SCRATCH_BYTES),
+        stack_bytes=DYNAMIC_STACK_BYTES if properties >> 11 & 1 else 0,
         # The descriptor counts in granules of 8 registers; it is what the hardware allocates.
         vgprs=_checked(name, "vgpr_count", int(entry.get(".vgpr_count", 0)), 256),
         allocated_vgprs=min(256, ((resource1 & 0x3F) + 1) * 8),

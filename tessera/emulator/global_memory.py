@@ -201,6 +201,9 @@ def store_step(
         port.store(g, addresses(g), fetch(g), kind.size, g.mask)
 
     stored = vector_set(data, kind.registers)
+    # LDS and scratch may be filled with values that nobody will use; a function saves registers
+    # that its caller may never have written.
+    unused = 0 if instruction.format in ("GLOBAL", "FLAT") else stored & ~reads
     return Step(
         instruction,
         run,
@@ -208,8 +211,8 @@ def store_step(
         0,
         1 << EXEC_LO,
         counter=counter,
-        # LDS and scratch may be filled with values that nobody will use.
-        unchecked=0 if instruction.format in ("GLOBAL", "FLAT") else stored & ~reads,
+        unchecked=unused,
+        tolerated=unused if instruction.format == "SCRATCH" else 0,
         data=stored,
     )
 

@@ -148,6 +148,7 @@ class Launch:
             code_object.image, code_object.code_ranges, kernel.entry, kernel.allocated_vgprs
         )
         self.lds_bytes = kernel.lds_bytes + dynamic_lds
+        self.scratch_bytes = kernel.scratch_bytes + kernel.stack_bytes
         self.kernarg: Buffer | None = None
         self.packet: Buffer | None = None
         self.waves = 0
@@ -169,7 +170,7 @@ class Launch:
             *self.block,
             0,
             *[size & 0xFFFFFFFF for size in sizes],
-            self.kernel.scratch_bytes,
+            self.scratch_bytes,
             self.lds_bytes,
             self.code.base + self.kernel.descriptor_address,
             self.kernarg.base,
@@ -185,7 +186,7 @@ class Launch:
             block.count = 0
         total = self.grid[0] * self.grid[1] * self.grid[2]
         waves_each = -(-(self.block[0] * self.block[1] * self.block[2]) // LANES)
-        scratch_per_wave = max(1, self.kernel.scratch_bytes * LANES)
+        scratch_per_wave = max(1, self.scratch_bytes * LANES)
         resident = min(RESIDENT_WAVES, MOST_SCRATCH_BYTES // scratch_per_wave)
         step = max(1, resident // waves_each)
         executed = 0
@@ -212,8 +213,8 @@ class Launch:
         batch.code_base = self.code.base
         stride = -(-self.lds_bytes // LDS_GRANULE) * LDS_GRANULE
         batch.lds, batch.lds_bytes = Storage(stride * count), self.lds_bytes
-        batch.scratch_bytes = kernel.scratch_bytes
-        batch.scratch_stride = -(-kernel.scratch_bytes // 16) * 16
+        batch.scratch_bytes = self.scratch_bytes
+        batch.scratch_stride = -(-self.scratch_bytes // 16) * 16
         batch.scratch = Storage(batch.scratch_stride * batch.waves * LANES)
         batch.workgroup = np.repeat(np.arange(count), waves_each)
         batch.number = np.tile(np.arange(waves_each), count)
@@ -259,7 +260,7 @@ class Launch:
         contents = {
             "dispatch pointer": self.packet.base,
             "kernarg pointer": self.kernarg.base,
-            "private segment size": self.kernel.scratch_bytes,
+            "private segment size": self.scratch_bytes,
         }
         for bit, name, count in USER_SGPR_KINDS:
             if self.kernel.properties >> bit & 1:

@@ -53,7 +53,7 @@ class RegisterChecks:
         missing = step.reads & ~g.written
         self.lost = 0
         if missing:
-            loud = missing
+            loud = missing & ~step.tolerated
             for target, source in step.copies:
                 if missing >> source & 1 and step.unchecked >> source & 1:
                     loud &= ~(1 << source)

@@ -36,6 +36,7 @@ EXEC_LOGIC: dict[str, Logic] = {
 }
 
 
+MASK_LOGIC = ("S_AND_B32", "S_OR_B32", "S_XOR_B32", "S_AND_NOT1_B32", "S_OR_NOT1_B32")
 # 64-bit operations whose low result does not depend on the operands' high halves.
 HALVES_APART = (
     "S_LSHL_B64",
@@ -134,8 +135,18 @@ def assemble(
         # The high half of a 64-bit sum, undefined likewise where only the low one counts.
         pairs = [instruction.field(7, 0), instruction.field(15, 8)]
         copies = tuple((destination, source) for source in pairs if source < NULL)
-    unchecked = register_union(source for _, source in copies)
-    return Step(instruction, run, reads, writes, keeps, unchecked=unchecked, copies=copies)
+    # Compilers build lane masks bit by bit, from registers that hold nothing at first.
+    builds_mask = instruction.name in MASK_LOGIC and reads >> EXEC_LO & 1
+    return Step(
+        instruction,
+        run,
+        reads,
+        writes,
+        keeps,
+        unchecked=register_union(source for _, source in copies),
+        tolerated=reads if builds_mask else 0,
+        copies=copies,
+    )
 
 
 def _apply(function: Callable[..., np.ndarray], fetches: list[op.Fetch]) -> op.Fetch:

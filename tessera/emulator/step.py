@@ -24,6 +24,7 @@ class Step:
     one half): they must hold their old value, but are not read. `counter` is the wait counter that
     the instruction raises ("vm", "vs", "lgkm"; several joined by "+"), `returns` the registers that
     arrive later. For the sanitizers: `unchecked` are registers whose lanes may be without a value,
+    `tolerated` those that may be so altogether,
     `data` those that a store takes its values from, `copies` pairs of registers (written, read)
     that a move connects, `ignores_exec` says that all lanes are written, `matrix` gives
     the first register and the count of A and of B. With `control` set
@@ -42,6 +43,7 @@ class Step:
     wait: Callable[[WaveGroup], None] | None = None
     control: str = ""
     unchecked: int = 0
+    tolerated: int = 0
     data: int = 0
     copies: tuple[tuple[int, int], ...] = ()
     ignores_exec: bool = False
