@@ -181,7 +181,9 @@ def gemm_problem(directive: Operation, target: Target) -> GemmProblem:
     core = target.matrix_core(dtype_a)
     if core is not target.matrix_core(dtype_b):
         raise DtypeError(f"matmul: no instruction multiplies {dtype_a} by {dtype_b}")
-    default = gemm_schedule(target, dtype_a, None, None, None)
+    default = gemm_schedule(target, dtype_a, None, None, None).for_kind(
+        _flag(directive, "pair"), _flag(directive, "grouped")
+    )
     fields = {name: option(directive, name, getattr(default, name)) for name in SCHEDULE_FIELDS}
     schedule = GemmSchedule(**fields)
     problem = GemmProblem(

@@ -83,6 +83,15 @@ class GemmSchedule:
         row = self.block_k * element_bits // 8 + LDS_PADDING_BYTES
         return self.stages * (self.tile_m + self.tile_n) * row
 
+    def for_kind(self, pair: bool, grouped: bool) -> GemmSchedule:
+        """The same for two products at once, or for groups of rows, neither of which splits k."""
+        schedule = self
+        if pair:
+            # Both products' accumulators together take the room of one.
+            schedule = replace(schedule, nt=max(1, self.nt // 2), split_k=1)
+        # Workgroups find their tile along the groups, in no other order.
+        return replace(schedule, group_m=0, split_k=1) if grouped else schedule
+
     def for_bits(self, element_bits: int) -> GemmSchedule:
         """The same with as many bytes along k for elements of another size than 16 bits."""
         return replace(self, block_k=self.block_k * 16 // element_bits)

@@ -57,12 +57,8 @@ def _schedule(op: LaunchableOp, target: Target) -> None:
     if isinstance(op, MatmulOp):
         m, n, k = symbols["m"], symbols["n"], symbols["k"]
         dtype = str(options.get("packed_a", specs[0].dtype))
-        chosen |= asdict(gemm_schedule(target, dtype, m, n, k, alignment))
-        if "pair" in options:
-            chosen |= {"nt": max(1, int(str(chosen["nt"])) // 2), "split_k": 1}
-        if "grouped" in options:
-            # Workgroups find their tile along the groups; k is not shared between them.
-            chosen |= {"group_m": 0, "split_k": 1}
+        found = gemm_schedule(target, dtype, m, n, k, alignment)
+        chosen |= asdict(found.for_kind("pair" in options, "grouped" in options))
     elif isinstance(op, FlashAttnOp):
         head_dim, head_dim_v = static_head_dims(op)
         schedule = attention_schedule(
