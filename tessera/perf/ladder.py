@@ -27,6 +27,8 @@ SCHEMA, SCHEMA_VERSION = "tessera.ladder", 1
 MODEL, HIP_EVENT = "model", "hip_event"
 DEVICES = ("auto", "model", "hip")
 WARM_UPS, REPETITIONS = 3, 20
+SEARCH = "search "
+"""How names of a search's candidates begin; those that spill are not timed."""
 Row = dict[str, Any]
 
 
@@ -128,11 +130,13 @@ def _row(problem: Problem, rung: Rung, setting: Setting, gates: Gate) -> Row:
         artifact = problem.function(setting.chip, rung.schedule).lower(*inputs)
         sizes = schedule_of(artifact, problem.kind)
         row["schedule"]["sizes"] = sizes
+        row |= _resources(artifact)
+        if rung.name.startswith(SEARCH) and row["spills"]:
+            return row | {"status": "refused", "why": f"spills {row['spills']} registers"}
         error, why = _gate(problem, sizes, setting.chip, gates)
         row["error_multiple"] = error
         if why:
             return row | {"status": "wrong", "why": why}
-        row |= _resources(artifact)
         timed = _modelled if setting.time_source == MODEL else _measured
         return row | timed(problem, artifact, inputs, setting) | {"status": "ok"}
     except TesseraError as refused:

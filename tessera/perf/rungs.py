@@ -13,12 +13,12 @@ from tessera.errors import OptionError, supported
 SHIPPED = "shipped"
 SIZES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
-        "gemm": ("mt", "nt", "waves_m", "waves_n", "block_k", "group_m", "split_k"),
+        "gemm": ("mt", "nt", "waves_m", "waves_n", "block_k"),
         "flash_attn": ("waves", "queries_per_wave", "keys_per_step"),
         "flash_attn_bwd": ("waves", "rows_per_step"),
     }
 )
-"""Names of the tile sizes that a schedule of each ladder may fix."""
+"""Names of the tile sizes that rungs fix, in the order in which they are written below."""
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,17 @@ def schedule_of(artifact: Any, ladder: str) -> dict[str, int]:
 
     Raises OptionError when the function holds no such operation.
     """
+    from tessera.ops.attention import ATTENTION_SCHEDULE, BACKWARD_SCHEDULE
+    from tessera.ops.matmul import GEMM_SCHEDULE
+
+    names = {
+        "gemm": GEMM_SCHEDULE,
+        "flash_attn": ATTENTION_SCHEDULE,
+        "flash_attn_bwd": BACKWARD_SCHEDULE,
+    }[ladder]
     directive = {"gemm": "wmma_gemm"}.get(ladder, ladder)
     for line in artifact.text("target").splitlines():
         if f"tessera_rocm.{directive}(" in line:
             found = dict(re.findall(r"(\w+) = (\d+) : i64", line))
-            return {name: int(found[name]) for name in SIZES[ladder] if name in found}
+            return {name: int(found[name]) for name in names if name in found}
     raise OptionError(f"ladder {ladder}: the compiled function has no {directive}")

@@ -27,6 +27,7 @@ Names = Annotated[
     str,
     typer.Option(help="by comma, or all; default: all for the first size, shipped for the others"),
 ]
+Search = Annotated[bool, typer.Option(help="try other schedules; keep the best for this chip")]
 Peers = Annotated[bool, typer.Option(help="also Triton's kernels for the same problems")]
 Integers = Annotated[str, typer.Option(help="one or more numbers, by comma")]
 Dtypes = Annotated[str, typer.Option(help="one or more dtypes, by comma")]
@@ -39,7 +40,8 @@ def gemm(
     m: Integers = "4096", n: Integers = "", k: Integers = "", dtypes: Dtypes = "f16",
     layouts: Layouts = "nn", schedules: Names = "", chip: Chip = "gfx1151",
     device: Device = "auto", clock: Clock = None, json: Json = None, plot: Plot = None,
-    compare: Compare = None, timeline: Timeline = None, peers: Peers = False,
+    compare: Compare = None, timeline: Timeline = None, search: Search = False,
+    peers: Peers = False,
 ) -> None:  # fmt: skip
     """Matmul; n and k are as m unless given. i4 is packed and has the layout nt alone."""
     from tessera.perf.problems import GemmProblem
@@ -53,7 +55,7 @@ def gemm(
         for one_k in _integers(k) or [size]
     ]
     setting = (chip, device, clock)
-    _run("gemm", problems, schedules, setting, json, plot, compare, timeline, peers)
+    _run("gemm", problems, schedules, setting, json, plot, compare, timeline, search, peers)
 
 
 @app.command("flash_attn")
@@ -62,12 +64,12 @@ def flash_attn(
     head_dim: Integers = "64,128", causal: Causal = "none,bottom_right", dtypes: Dtypes = "f16",
     schedules: Names = "", chip: Chip = "gfx1151", device: Device = "auto", clock: Clock = None,
     json: Json = None, plot: Plot = None, compare: Compare = None, timeline: Timeline = None,
-    peers: Peers = False,
+    search: Search = False, peers: Peers = False,
 ) -> None:  # fmt: skip
     """Attention forward; FLOPs are 4 batch heads seq^2 head_dim, half of that when causal."""
     problems = _attention((batch, heads), seq, head_dim, causal, dtypes, False)
     setting = (chip, device, clock)
-    _run("flash_attn", problems, schedules, setting, json, plot, compare, timeline, peers)
+    _run("flash_attn", problems, schedules, setting, json, plot, compare, timeline, search, peers)
 
 
 @app.command("flash_attn_bwd")
@@ -76,11 +78,12 @@ def flash_attn_bwd(
     causal: Causal = "none", dtypes: Dtypes = "f16", schedules: Names = "",
     chip: Chip = "gfx1151", device: Device = "auto", clock: Clock = None, json: Json = None,
     plot: Plot = None, compare: Compare = None, timeline: Timeline = None,
+    search: Search = False,
 ) -> None:  # fmt: skip
     """Attention's gradients; FLOPs are 10 batch heads seq^2 head_dim, half of that when causal."""
     problems = _attention((batch, heads), seq, head_dim, causal, dtypes, True)
     setting = (chip, device, clock)
-    _run("flash_attn_bwd", problems, schedules, setting, json, plot, compare, timeline)
+    _run("flash_attn_bwd", problems, schedules, setting, json, plot, compare, timeline, search)
 
 
 def _attention(
@@ -111,13 +114,14 @@ def _integers(value: str) -> list[int]:
 def _run(
     name: str, problems: list[Any], schedules: str, where: tuple[str, str, float | None],
     json: Path | None, plot: Path | None, compare: Path | None, timeline: Path | None,
-    peers: bool = False,
+    search: bool, peers: bool = False,
 ) -> None:  # fmt: skip
     """One ladder: rows with progress, table, notes, and the files asked for."""
     from rich.console import Console
     from rich.status import Status
 
     from tessera.perf import documents, ladder, rungs, tables
+    from tessera.perf.search import candidates, keep_best
 
     setting = ladder.Setting.of(*where)
     old = None if compare is None else documents.load(compare)
@@ -126,6 +130,8 @@ def _run(
         work = [(problem, rung) for problem in problems for rung in chosen]
     else:
         work = ladder.default_work(problems, rungs.choose(name, None))
+    if search:
+        work += [(problem, rung) for problem in problems for rung in candidates(problem)]
     console = Console()
     if not console.is_terminal:
         console = Console(width=TABLE_WIDTH)
@@ -144,6 +150,8 @@ def _run(
             document["rows"] += peer_rows(problems, setting, status.update)
     console.print(tables.table(document, None if old is None else documents.moved(old, document)))
     for note in tables.notes(document):
+        console.print(note, markup=False, highlight=False)
+    for note in keep_best(document["rows"], setting) if search else ():
         console.print(note, markup=False, highlight=False)
     if json is not None:
         documents.save(document, json)
