@@ -20,6 +20,7 @@ COUNTER_NAMES = {"vm": "vmcnt", "vs": "vscnt", "lgkm": "lgkmcnt"}
 # Marks of an outstanding access beside the registers that it returns.
 FLAG_OUT_OF_ORDER = 1 << 1024
 FLAG_LDS_STORE = 1 << 1025
+MOST_OUTSTANDING = 64
 FLAGS = FLAG_OUT_OF_ORDER | FLAG_LDS_STORE
 SCALARS = (1 << FIRST_VGPR) - 1
 
@@ -66,11 +67,23 @@ class RegisterChecks:
         g.written |= step.writes
         g.written &= ~(self.lost & SCALARS)
         if step.counter:
-            for counter in step.counter.split("+"):
-                entry = step.returns | (0 if step.in_order else FLAG_OUT_OF_ORDER)
-                if step.data and step.instruction.format == "DS":
-                    entry |= FLAG_LDS_STORE
-                g.pending.setdefault(counter, []).append(entry)
+            self._note_outstanding(step, g)
+
+    def _note_outstanding(self, step: Step, g: WaveGroup) -> None:
+        """Add an access to its counters. Stores to memory return nothing that could be missed.
+
+        The counters hold 63 accesses at most: before the next one is issued, the oldest is done.
+        """
+        entry = step.returns | (0 if step.in_order else FLAG_OUT_OF_ORDER)
+        if step.data and step.instruction.format == "DS":
+            entry |= FLAG_LDS_STORE
+        for counter in step.counter.split("+"):
+            if counter != "vs" or entry:
+                entries = g.pending.setdefault(counter, [])
+                entries.append(entry)
+                if len(entries) > MOST_OUTSTANDING:
+                    del entries[0]
+        g.outstanding |= entry
 
     def _check_matrix(self, step: Step, g: WaveGroup) -> None:
         """A and B must be the same in both lane halves, and not the result just computed."""
@@ -186,6 +199,8 @@ class RegisterChecks:
                 self.scratch_defined[where + byte] = known
 
     def _check_pending(self, step: Step, g: WaveGroup) -> None:
+        if not g.outstanding & (step.reads | step.writes):
+            return
         for counter, entries in g.pending.items():
             touched = step.reads | step.writes
             if counter in step.counter.split("+") and step.in_order:
@@ -197,7 +212,7 @@ class RegisterChecks:
                     continue
                 name = name_of(members(hit)[0])
                 use = "read" if hit & step.reads else "overwritten"
-                g.pending = {}
+                g.pending, g.outstanding = {}, 0
                 self.batch.faults.report(
                     "missing_wait",
                     step.instruction,
@@ -224,7 +239,11 @@ class RegisterChecks:
         entries = g.pending[counter]
         if limit == 0:
             del g.pending[counter]
-            return
-        done = max(0, len(entries) - limit)
-        kept = [entry for entry in entries[:done] if entry & FLAG_OUT_OF_ORDER]
-        g.pending[counter] = kept + entries[done:]
+        else:
+            done = max(0, len(entries) - limit)
+            kept = [entry for entry in entries[:done] if entry & FLAG_OUT_OF_ORDER]
+            g.pending[counter] = kept + entries[done:]
+        g.outstanding = 0
+        for left in g.pending.values():
+            for entry in left:
+                g.outstanding |= entry

@@ -86,6 +86,7 @@ class WaveGroup:
         "matrix_result",
         "mode",
         "number",
+        "outstanding",
         "pc",
         "pending",
         "scc",
@@ -113,7 +114,9 @@ class WaveGroup:
         self.steps = 0
         # What the last vector instruction has written, if that was a matrix instruction.
         self.matrix_result = 0
+        # Accesses that are under way, by counter, oldest first; the union of what they return.
         self.pending: dict[str, list[int]] = {}
+        self.outstanding = 0
         if index is None:
             self.count = batch.waves
             self.file = batch.file
@@ -150,7 +153,7 @@ class WaveGroup:
         self.pc, self.mode = pc, mode
         self.scc = self.batch.scc
         self.dirty, self.written, self.steps = 0, 0, 0
-        self.pending = {}
+        self.pending, self.outstanding = {}, 0
         self._set_mask(self.sgpr[EXEC_LO])
 
     def inherit(self, other: WaveGroup) -> None:
@@ -161,6 +164,7 @@ class WaveGroup:
         """
         self.written |= other.written
         self.steps = max(self.steps, other.steps)
+        self.outstanding |= other.outstanding
         for counter, theirs in other.pending.items():
             mine = self.pending.setdefault(counter, [])
             longer, shorter = (mine, theirs) if len(mine) >= len(theirs) else (theirs, mine)
