@@ -107,7 +107,7 @@ BIASES = {
     "per key": ((2, 1, 1, 47), np.float16),
     "per query": ((33, 1), np.float32),
     "per head": ((2, 1, 1), DTYPES["bf16"]),
-    "one number": ((), np.float32),
+    "one number": ((1,), np.float32),
     "matrix": ((1, 1, 33, 47), DTYPES["bf16"]),
 }
 
