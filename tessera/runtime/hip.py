@@ -117,7 +117,12 @@ class HipLibrary:
             self.check("hipSetDevice", current.value)
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether a stream records into a graph, so that nothing may be allocated or awaited."""
+        """Whether a stream records into a graph, so that nothing may be allocated or awaited.
+
+        The default stream cannot; asking it would spoil a capture on another one.
+        """
+        if stream == 0:
+            return False
         status = ctypes.c_int()
         self.check("hipStreamIsCapturing", stream, ctypes.byref(status))
         return status.value != 0
