@@ -124,7 +124,6 @@ class CodeObject:
         return self.kernels[name]
 
 
-@lru_cache(maxsize=32)
 def load(code_object: bytes) -> CodeObject:
     """Read an AMDGPU code object for RDNA 3.5.
 
@@ -141,6 +140,7 @@ def load(code_object: bytes) -> CodeObject:
         raise CodeObjectError(f"damaged code object ({reason})") from error
 
 
+@lru_cache(maxsize=32)
 def _load(data: bytes) -> CodeObject:
     if data[:4] != b"\x7fELF":
         raise CodeObjectError("not an ELF file: the first four bytes are not 7f 45 4c 46")
