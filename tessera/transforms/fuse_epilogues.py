@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
-from tessera.contracts import ACTIVATIONS, HALF_DTYPES
+from tessera.contracts import ACTIVATIONS
 from tessera.dialects.attributes import options_of
 from tessera.dialects.graph import ElementwiseOp, MatmulOp, ReshapeOp
 from tessera.dialects.tensors import spec_of, tensor_type
@@ -71,9 +71,6 @@ class _Fusion:
 
     def run(self) -> None:
         """Fuse until a user does not fit."""
-        a = spec_of(self.factors[0].type)
-        if a.dtype not in HALF_DTYPES:
-            return
         while (user := self._only_user()) is not None:
             fused = self._match(user)
             if fused is None:

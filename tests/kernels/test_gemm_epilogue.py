@@ -216,3 +216,20 @@ def test_what_does_not_fit_raises_by_name(executor):
         run_fused(executor, a, b, inner_size=8)
     with pytest.raises(ShapeError, match="operand 'bias' has dimension 'n'"):
         run_fused(executor, a, b, bias=np.zeros(9, np.float16))
+
+
+def test_dequantized_sums_are_fused_from_a_traced_function(executor):
+    @tessera.jit(target=CHIP)
+    def linear(a, b, bias):
+        return ops.relu(ops.matmul(a, b, out_dtype="f32") * 0.125 + bias)
+
+    random = np.random.default_rng(6)
+    a = random.integers(-128, 128, (20, 40)).astype(np.int8)
+    b = random.integers(-128, 128, (40, 30)).astype(np.int8)
+    bias = random.integers(-9, 10, 30).astype(np.float32)
+    artifact = linear.lower(a, b, bias)
+    assert [kernel.name for kernel in artifact.kernels] == ["matmul_0"]
+    result = tessera.runtime.launch(artifact, a, b, bias, executor=executor)
+    # Sums below 2^24 and an eighth of them are exact in float32.
+    expected = np.maximum((a.astype(int) @ b.astype(int)) * 0.125 + bias, 0.0)
+    np.testing.assert_array_equal(result, expected)

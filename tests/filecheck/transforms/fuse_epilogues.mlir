@@ -59,6 +59,17 @@ func.func @gate(%x: tensor<4x8xf16>, %y: tensor<4x8xf16>, %w: tensor<8x6xf16>, %
   func.return %3 : tensor<4x6xf32>
 }
 
+// Integers that become floats in the kernel.
+// CHECK-LABEL: func.func @bytes
+// CHECK-NEXT: tessera.matmul(%a, %b, %bias) {out_dtype = "f32", alpha = 2.500000e-01 : f64, bias = "column"}
+// CHECK-NEXT: func.return
+func.func @bytes(%a: tensor<4x8xi8>, %b: tensor<8x6xui8>, %bias: tensor<6xf32>) -> tensor<4x6xf32> {
+  %0 = tessera.matmul(%a, %b) {out_dtype = "f32"} : (tensor<4x8xi8>, tensor<8x6xui8>) -> tensor<4x6xf32>
+  %1 = tessera.elementwise(%0) {function = "mul", scalar = 0.25 : f64} : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = tessera.elementwise(%1, %bias) {function = "add"} : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  func.return %2 : tensor<4x6xf32>
+}
+
 // The sums are returned as well, so that they must be in memory.
 // CHECK-LABEL: func.func @two_uses
 // CHECK-NEXT: %[[SUM:.*]] = tessera.matmul(%a, %b) :
