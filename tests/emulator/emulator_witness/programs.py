@@ -24,7 +24,7 @@ from emulator_witness.vector_comparison import APPROXIMATE, DOT_PRODUCTS
 from emulator_witness.vector_expected import destination_form, evaluate
 
 VECTORS, MEMORY = 16, 16
-VARIANTS = ("plain", "plain", "high", "scalar", "constant", "modifiers")
+VARIANTS = ("plain", "plain", "high", "scalar", "last_scalar", "constant", "literal", "modifiers")
 VECTOR_FAMILIES = ("VOP1", "VOP2", "VOP2", "VOPC", "VOP3", "VOP3", "VOP3SD", "VOP3P")
 SCALAR_FAMILIES = ("SOP1", "SOP2", "SOP2", "SOPC", "SOPK")
 # Open in the last place (or more), or not allowed to write over their own operands.
