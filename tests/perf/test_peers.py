@@ -42,7 +42,9 @@ def test_peers_of_a_device_s_ladder_are_refused():
 
 
 @pytest.mark.parametrize("problem", [
-    SMALL, AttentionProblem(1, 1, 256, 32), AttentionProblem(1, 1, 256, 32, "bottom_right")
+    SMALL, AttentionProblem(1, 1, 256, 32), AttentionProblem(1, 1, 256, 32, "bottom_right"),
+    AttentionProblem(1, 1, 128, 32, backward=True),
+    AttentionProblem(1, 1, 128, 32, "bottom_right", backward=True),
 ])  # fmt: skip
 def test_rows_of_peers_are_right_and_stand_beside_ours(problem, monkeypatch):
     needs_triton()

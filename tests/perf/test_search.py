@@ -19,8 +19,8 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("TESSERA_CACHE_DIR", str(tmp_path))
 
 
-def sizes(problem):
-    return [dict(rung.schedule) for rung in search.candidates(problem)]
+def sizes(problem) -> list[dict[str, int]]:
+    return [dict(rung.schedule or {}) for rung in search.candidates(problem)]
 
 
 def test_candidates_fit_into_lds_and_registers():

@@ -82,3 +82,82 @@ def attention_kernel(
     tl.store(o_pointer + places, o.to(o_pointer.dtype.element_ty))
     lse = (largest + tl.math.log2(total)) * 0.6931471805599453
     tl.store(lse_pointer + tl.program_id(1) * seq + queries, lse)
+
+
+@triton.jit
+def delta_kernel(
+    o_pointer, do_pointer, delta_pointer, HEAD_DIM: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """delta = sum over the channels of o do, f32, for rows of HEAD_DIM channels."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    places = rows[:, None] * HEAD_DIM + tl.arange(0, HEAD_DIM)[None, :]
+    o = tl.load(o_pointer + places).to(tl.float32)
+    do = tl.load(do_pointer + places).to(tl.float32)
+    tl.store(delta_pointer + rows, tl.sum(o * do, 1))
+
+
+@triton.jit
+def key_gradient_kernel(
+    q_pointer, k_pointer, v_pointer, do_pointer, lse_pointer, delta_pointer, dk_pointer,
+    dv_pointer, seq, scale, HEAD_DIM: tl.constexpr, OWN: tl.constexpr, STEP: tl.constexpr,
+    CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """dk and dv of OWN keys, over all queries that see them in steps of STEP."""
+    start = tl.program_id(0) * OWN
+    head = tl.program_id(1).to(tl.int64)
+    base = head * seq * HEAD_DIM
+    keys, channels = start + tl.arange(0, OWN), tl.arange(0, HEAD_DIM)
+    own = base + keys[:, None] * HEAD_DIM + channels[None, :]
+    k, v = tl.load(k_pointer + own), tl.load(v_pointer + own)
+    dk = tl.zeros((OWN, HEAD_DIM), tl.float32)
+    dv = tl.zeros((OWN, HEAD_DIM), tl.float32)
+    in_base_two = scale * 1.4426950408889634
+    first = 0
+    if CAUSAL:
+        first = start // STEP * STEP
+    for query in range(first, seq, STEP):
+        queries = query + tl.arange(0, STEP)
+        places = base + queries[:, None] * HEAD_DIM + channels[None, :]
+        q, do = tl.load(q_pointer + places), tl.load(do_pointer + places)
+        lse = tl.load(lse_pointer + head * seq + queries) * 1.4426950408889634
+        delta = tl.load(delta_pointer + head * seq + queries)
+        p = tl.math.exp2(tl.dot(k, tl.trans(q)) * in_base_two - lse[None, :])
+        if CAUSAL:
+            p = tl.where(queries[None, :] >= keys[:, None], p, 0.0)
+        dv = tl.dot(p.to(q.dtype), do, dv)
+        dp = tl.dot(v, tl.trans(do))
+        ds = p * (dp - delta[None, :])
+        dk = tl.dot(ds.to(q.dtype), q, dk)
+    tl.store(dk_pointer + own, (dk * scale).to(dk_pointer.dtype.element_ty))
+    tl.store(dv_pointer + own, dv.to(dv_pointer.dtype.element_ty))
+
+
+@triton.jit
+def query_gradient_kernel(
+    q_pointer, k_pointer, v_pointer, do_pointer, lse_pointer, delta_pointer, dq_pointer, seq,
+    scale, HEAD_DIM: tl.constexpr, OWN: tl.constexpr, STEP: tl.constexpr, CAUSAL: tl.constexpr,
+):  # fmt: skip
+    """dq of OWN queries, over all keys that they see in steps of STEP."""
+    start = tl.program_id(0) * OWN
+    head = tl.program_id(1).to(tl.int64)
+    base = head * seq * HEAD_DIM
+    queries, channels = start + tl.arange(0, OWN), tl.arange(0, HEAD_DIM)
+    own = base + queries[:, None] * HEAD_DIM + channels[None, :]
+    q, do = tl.load(q_pointer + own), tl.load(do_pointer + own)
+    lse = tl.load(lse_pointer + head * seq + queries) * 1.4426950408889634
+    delta = tl.load(delta_pointer + head * seq + queries)
+    dq = tl.zeros((OWN, HEAD_DIM), tl.float32)
+    in_base_two = scale * 1.4426950408889634
+    end = seq
+    if CAUSAL:
+        end = start + OWN
+    for key in range(0, end, STEP):
+        keys = key + tl.arange(0, STEP)
+        places = base + keys[:, None] * HEAD_DIM + channels[None, :]
+        k, v = tl.load(k_pointer + places), tl.load(v_pointer + places)
+        p = tl.math.exp2(tl.dot(q, tl.trans(k)) * in_base_two - lse[:, None])
+        if CAUSAL:
+            p = tl.where(queries[:, None] >= keys[None, :], p, 0.0)
+        ds = p * (tl.dot(do, tl.trans(v)) - delta[:, None])
+        dq = tl.dot(ds.to(q.dtype), k, dq)
+    tl.store(dq_pointer + own, (dq * scale).to(dq_pointer.dtype.element_ty))

@@ -78,12 +78,14 @@ def flash_attn_bwd(
     causal: Causal = "none", dtypes: Dtypes = "f16", schedules: Names = "",
     chip: Chip = "gfx1151", device: Device = "auto", clock: Clock = None, json: Json = None,
     plot: Plot = None, compare: Compare = None, timeline: Timeline = None,
-    search: Search = False,
+    search: Search = False, peers: Peers = False,
 ) -> None:  # fmt: skip
     """Attention's gradients; FLOPs are 10 batch heads seq^2 head_dim, half of that when causal."""
     problems = _attention((batch, heads), seq, head_dim, causal, dtypes, True)
     setting = (chip, device, clock)
-    _run("flash_attn_bwd", problems, schedules, setting, json, plot, compare, timeline, search)
+    _run(
+        "flash_attn_bwd", problems, schedules, setting, json, plot, compare, timeline, search, peers
+    )
 
 
 def _attention(
@@ -114,7 +116,7 @@ def _integers(value: str) -> list[int]:
 def _run(
     name: str, problems: list[Any], schedules: str, where: tuple[str, str, float | None],
     json: Path | None, plot: Path | None, compare: Path | None, timeline: Path | None,
-    search: bool, peers: bool = False,
+    search: bool, peers: bool,
 ) -> None:  # fmt: skip
     """One ladder: rows with progress, table, notes, and the files asked for."""
     from rich.console import Console
