@@ -30,7 +30,7 @@ Names = Annotated[
 Search = Annotated[bool, typer.Option(help="try other schedules; keep the best for this chip")]
 Peers = Annotated[bool, typer.Option(help="also Triton's kernels for the same problems")]
 Integers = Annotated[str, typer.Option(help="one or more numbers, by comma")]
-Dtypes = Annotated[str, typer.Option(help="one or more dtypes, by comma")]
+Dtypes = Annotated[str, typer.Option(help="f16, bf16, i8 (int8), i4 (int4), by comma")]
 Causal = Annotated[str, typer.Option(help="none, top_left, bottom_right, by comma")]
 Layouts = Annotated[str, typer.Option(help="of a and b: nn, nt, tn, tt, by comma")]
 
@@ -48,7 +48,7 @@ def gemm(
 
     problems = [
         GemmProblem(size, one_n, one_k, dtype, layout)
-        for dtype in _texts(dtypes)
+        for dtype in _dtypes(dtypes)
         for layout in (["nt"] if dtype == "i4" else _texts(layouts))
         for size in _integers(m)
         for one_n in _integers(n) or [size]
@@ -95,11 +95,18 @@ def _attention(
 
     return [
         AttentionProblem(*counts, length, size, mode, dtype, backward)
-        for dtype in _texts(dtypes)
+        for dtype in _dtypes(dtypes)
         for mode in _texts(causal)
         for length in _integers(seq)
         for size in _integers(head_dim)
     ]
+
+
+DTYPE_ALIASES = {"int8": "i8", "int4": "i4"}
+
+
+def _dtypes(value: str) -> list[str]:
+    return [DTYPE_ALIASES.get(name, name) for name in _texts(value)]
 
 
 def _texts(value: str) -> list[str]:
