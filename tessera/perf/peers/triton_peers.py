@@ -119,7 +119,7 @@ def _row(problem: Problem, tile: Tile, setting: Setting) -> Row:
         return row | {"status": "refused", "why": "sizes are no multiples of the tile"}
     try:
         error = _check(problem, tile, setting.chip)
-        return row | {"error_multiple": error} | _timed(problem, tile, setting)
+        return row | {"error_multiple": error} | time_peer(problem, tile, setting)
     except AssertionError as wrong:
         first = (str(wrong).splitlines() or ["wrong"])[0]
         return row | {"status": "wrong", "why": first, "error_multiple": None}
@@ -190,7 +190,8 @@ def _check(problem: Problem, tile: Tile, chip: str) -> float:
     return small.check(call.results, inputs)
 
 
-def _timed(problem: Problem, tile: Tile, setting: Setting) -> Row:
+def time_peer(problem: Problem, tile: Tile, setting: Setting) -> Row:
+    """The part of a row that holds modelled time and resources."""
     p = PARAMETERS.with_values(clock_ghz=setting.clock_ghz)
     timings: list[Timing] = []
     for launch in peer_call(problem, tile, problem.inputs()).launches:
