@@ -196,6 +196,7 @@ def kernel_facts(timing: Timing) -> Row:
         "issue_law": timing.law,
         "loop": dict(timing.loop.counts),
         "bound": timing.bound,
+        "lds_conflicts": timing.lds_conflicts,
         "busy": rounded,
         "stalls": {name: round(share, 4) for name, share in timing.stalls.items()},
         "occupancy": timing.occupancy.waves_per_simd,

@@ -162,6 +162,7 @@ def test_the_model_counts_what_the_emulator_executes():
     runtime.launch(artifact, *inputs, executor="emulator")
     report = runtime.last_launch().reports[0]
     assert timing.matrix_instructions == pytest.approx(report.by_class["wmma"])
+    assert 1.0 <= timing.lds_conflicts < 4.0
     assert timing.instructions == pytest.approx(report.instructions, rel=0.02)
 
 

@@ -22,7 +22,7 @@ from tessera.emulator.timing.loops import (
 )
 from tessera.emulator.timing.memory import Sharing
 from tessera.emulator.timing.occupancy import Occupancy, makespan, occupancy
-from tessera.emulator.timing.operations import KIND_NAMES
+from tessera.emulator.timing.operations import KIND_NAMES, LDS
 from tessera.emulator.timing.parameters import PARAMETERS, Parameters
 from tessera.emulator.timing.replay import STALL_NAMES, Event, Outcome, Replay
 from tessera.emulator.timing.survey import survey
@@ -33,6 +33,8 @@ BUDGET = 300_000
 MOST_KEPT, FEWEST_KEPT, WARM_UP = 16, 5, 2
 EXTRA_SAMPLES = 6
 SAME_LENGTH = 1.02
+PHASE_BYTES = 128
+"""What 32 banks deliver in one phase."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +42,9 @@ class Timing:
     """Modelled time of one kernel launch on `chip`; everything here is labelled `model`.
 
     `cycles` are of the whole launch at `clock_ghz`. `share_of_peak` counts the matrix instructions
-    that were executed. `busy` gives the share of the main loop's time in which each resource works,
-    `stalls` the share of the waves' time spent waiting, by reason; `bound` names what limits.
+    that were executed. `lds_conflicts` is the bank phases of the LDS accesses over the fewest that
+    their bytes need, 1 without conflicts. `busy` gives the share of the main loop's time in which
+    each resource works, `stalls` the share of the waves' time spent waiting, by reason; `bound` names what limits.
     """
 
     kernel: str
@@ -51,6 +54,7 @@ class Timing:
     seconds: float
     share_of_peak: float
     bound: str
+    lds_conflicts: float
     busy: Mapping[str, float]
     stalls: Mapping[str, float]
     law: float
@@ -206,6 +210,7 @@ class _Model:
             seconds=cycles / (p.clock_ghz * 1e9),
             share_of_peak=busy_cycles / (p.simds_per_unit * p.compute_units) / cycles,
             bound=_bound(busy, stalls),
+            lds_conflicts=_conflicts(longest),
             busy=busy,
             stalls=stalls,
             law=counts.share,
@@ -221,6 +226,17 @@ class _Model:
             scratch_bytes=kernel.scratch_bytes,
             events=tuple(outcome.events),
         )
+
+
+def _conflicts(trace: WaveTrace) -> float:
+    """Bank phases of a wave's LDS accesses over those of as many bytes without conflicts."""
+    fewest = phases = 0
+    for position, cost in trace.data.items():
+        operation = trace.operations[position]
+        if operation.kind == LDS and isinstance(cost, int):
+            fewest += max(1, operation.bytes // PHASE_BYTES)
+            phases += cost
+    return phases / fewest if fewest else 1.0
 
 
 def _same_length(traced: Sequence[Sequence[WaveTrace]]) -> bool:
