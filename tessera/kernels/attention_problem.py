@@ -102,18 +102,25 @@ class AttentionProblem:
         return self.schedule.keys_per_step // INSTRUCTION_TILE
 
 
-def attention_problem(directive: Operation, target: Target) -> AttentionProblem:
-    """Read a directive's attributes; absent ones take the shipped schedule's values."""
+def attention_problem(
+    directive: Operation, target: Target, is_forward: bool = True
+) -> AttentionProblem:
+    """Read a directive's attributes; absent ones take the shipped schedule's values.
+
+    A backward directive's waves are not those of the forward pass that it may need too.
+    """
     dtype = option(directive, "dtype", "f16")
     head_dim = option(directive, "head_dim", 0)
     head_dim_v = option(directive, "head_dim_v", head_dim)
     alignment = option(directive, "alignment", ELEMENT_BITS // 8)
     default = attention_schedule(target, dtype, head_dim, head_dim_v, alignment=alignment)
-    schedule = AttentionSchedule(
-        waves=option(directive, "waves", default.waves),
-        queries_per_wave=option(directive, "queries_per_wave", default.queries_per_wave),
-        keys_per_step=option(directive, "keys_per_step", default.keys_per_step),
-    )
+    schedule = default
+    if is_forward:
+        schedule = AttentionSchedule(
+            waves=option(directive, "waves", default.waves),
+            queries_per_wave=option(directive, "queries_per_wave", default.queries_per_wave),
+            keys_per_step=option(directive, "keys_per_step", default.keys_per_step),
+        )
     check_lds(target, schedule.lds_bytes(head_dim, head_dim_v))
     return AttentionProblem(
         name=option(directive, "name", ""),

@@ -53,7 +53,7 @@ class BackwardProblem:
 
 def backward_problem(directive: Operation, target: Target) -> BackwardProblem:
     """Read a directive's attributes; absent ones take the shipped schedule's values."""
-    forward = attention_problem(directive, target)
+    forward = attention_problem(directive, target, is_forward=False)
     default = backward_schedule(
         target, forward.dtype, forward.head_dim, forward.head_dim_v, forward.alignment
     )
