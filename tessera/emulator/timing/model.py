@@ -44,7 +44,8 @@ class Timing:
     `cycles` are of the whole launch at `clock_ghz`. `share_of_peak` counts the matrix instructions
     that were executed. `lds_conflicts` is the bank phases of the LDS accesses over the fewest that
     their bytes need, 1 without conflicts. `busy` gives the share of the main loop's time in which
-    each resource works, `stalls` the share of the waves' time spent waiting, by reason; `bound` names what limits.
+    each resource works, `stalls` the share of the waves' time spent waiting, by reason; `bound`
+    names what limits.
     """
 
     kernel: str
