@@ -188,3 +188,43 @@ def test_calibration_holds_on_the_points_that_were_not_fitted():
     assert result.concordance(calibration.HELD) > 0.9
     half = len(calibration.POINTS) / 2
     assert sum(point.part == calibration.FIT for point in calibration.POINTS) <= half
+
+
+def test_a_device_is_timed_by_the_median_after_warming_up(monkeypatch):
+    from types import SimpleNamespace
+
+    seconds = iter([9.0, 9.0, 9.0, *[2e-6] * 10, *[4e-6] * 9, 5e-6])
+    launched = []
+
+    def launch(artifact, *inputs, executor, is_timed=False):
+        launched.append((executor, is_timed))
+        return runtime_launch(artifact, *inputs, executor="emulator")
+
+    runtime_launch = ladder.runtime.launch
+    monkeypatch.setattr(ladder.runtime, "launch", launch)
+    monkeypatch.setattr(
+        ladder.runtime, "last_launch", lambda: SimpleNamespace(seconds=next(seconds))
+    )
+    problem = GemmProblem(16, 16, 16)
+    setting = ladder.Setting(CHIP, "hip_event", 2.9)
+    made = ladder.run_ladder("gemm", [(problem, rungs.choose("gemm", ["1x1"])[0])], setting)
+    documents.validate(made)
+    row = made["rows"][0]
+    assert row["samples"] == 20
+    assert row["seconds"] == pytest.approx(3e-6)
+    assert row["spread_seconds"] == pytest.approx(3e-6)
+    assert row["time_source"] == "hip_event"
+    assert "bound" not in row
+    assert launched[1:] == [("hip", True)] * 23
+
+
+def test_compare_on_the_command_line(document, tmp_path, capsys):
+    old = copy.deepcopy(document)
+    old["rows"] = [old["rows"][0]]
+    old["rows"][0]["seconds"] *= 2
+    documents.save(old, tmp_path / "old.json")
+    arguments = ["ladder", "gemm", "--m", "256", "--schedules", "2x2", "--device", "model"]
+    assert run([*arguments, "--compare", str(tmp_path / "old.json")]) == 0
+    assert "2.000x" in capsys.readouterr().out
+    assert run([*arguments, "--compare", str(tmp_path / "none.json")]) == 2
+    assert "is no ladder document" in capsys.readouterr().err

@@ -12,9 +12,20 @@ import triton.language as tl
 
 @triton.jit
 def matmul_kernel(
-    a_pointer, b_pointer, c_pointer, m, n, k, row_a, row_b, row_c,
-    TILE_M: tl.constexpr, TILE_N: tl.constexpr, TILE_K: tl.constexpr, BAND: tl.constexpr,
-):  # fmt: skip
+    a_pointer: tl.tensor,
+    b_pointer: tl.tensor,
+    c_pointer: tl.tensor,
+    m: tl.tensor,
+    n: tl.tensor,
+    k: tl.tensor,
+    row_a: tl.tensor,
+    row_b: tl.tensor,
+    row_c: tl.tensor,
+    TILE_M: tl.constexpr,
+    TILE_N: tl.constexpr,
+    TILE_K: tl.constexpr,
+    BAND: tl.constexpr,
+) -> None:
     """c [m, n] f32 = a [m, k] b [k, n]; sizes are multiples of the tiles."""
     number = tl.program_id(0)
     tiles_n = n // TILE_N
@@ -37,9 +48,18 @@ def matmul_kernel(
 
 @triton.jit
 def attention_kernel(
-    q_pointer, k_pointer, v_pointer, o_pointer, lse_pointer, seq, scale,
-    HEAD_DIM: tl.constexpr, TILE_Q: tl.constexpr, TILE_K: tl.constexpr, CAUSAL: tl.constexpr,
-):  # fmt: skip
+    q_pointer: tl.tensor,
+    k_pointer: tl.tensor,
+    v_pointer: tl.tensor,
+    o_pointer: tl.tensor,
+    lse_pointer: tl.tensor,
+    seq: tl.tensor,
+    scale: tl.tensor,
+    HEAD_DIM: tl.constexpr,
+    TILE_Q: tl.constexpr,
+    TILE_K: tl.constexpr,
+    CAUSAL: tl.constexpr,
+) -> None:
     """o and lse of contiguous q, k, v [heads, seq, head_dim]; seq is a multiple of the tiles."""
     start = tl.program_id(0) * TILE_Q
     base = tl.program_id(1).to(tl.int64) * seq * HEAD_DIM
@@ -86,8 +106,12 @@ def attention_kernel(
 
 @triton.jit
 def delta_kernel(
-    o_pointer, do_pointer, delta_pointer, HEAD_DIM: tl.constexpr, ROWS: tl.constexpr
-):  # fmt: skip
+    o_pointer: tl.tensor,
+    do_pointer: tl.tensor,
+    delta_pointer: tl.tensor,
+    HEAD_DIM: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
     """delta = sum over the channels of o do, f32, for rows of HEAD_DIM channels."""
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     places = rows[:, None] * HEAD_DIM + tl.arange(0, HEAD_DIM)[None, :]
@@ -98,10 +122,21 @@ def delta_kernel(
 
 @triton.jit
 def key_gradient_kernel(
-    q_pointer, k_pointer, v_pointer, do_pointer, lse_pointer, delta_pointer, dk_pointer,
-    dv_pointer, seq, scale, HEAD_DIM: tl.constexpr, OWN: tl.constexpr, STEP: tl.constexpr,
+    q_pointer: tl.tensor,
+    k_pointer: tl.tensor,
+    v_pointer: tl.tensor,
+    do_pointer: tl.tensor,
+    lse_pointer: tl.tensor,
+    delta_pointer: tl.tensor,
+    dk_pointer: tl.tensor,
+    dv_pointer: tl.tensor,
+    seq: tl.tensor,
+    scale: tl.tensor,
+    HEAD_DIM: tl.constexpr,
+    OWN: tl.constexpr,
+    STEP: tl.constexpr,
     CAUSAL: tl.constexpr,
-):  # fmt: skip
+) -> None:
     """dk and dv of OWN keys, over all queries that see them in steps of STEP."""
     start = tl.program_id(0) * OWN
     head = tl.program_id(1).to(tl.int64)
@@ -134,9 +169,20 @@ def key_gradient_kernel(
 
 @triton.jit
 def query_gradient_kernel(
-    q_pointer, k_pointer, v_pointer, do_pointer, lse_pointer, delta_pointer, dq_pointer, seq,
-    scale, HEAD_DIM: tl.constexpr, OWN: tl.constexpr, STEP: tl.constexpr, CAUSAL: tl.constexpr,
-):  # fmt: skip
+    q_pointer: tl.tensor,
+    k_pointer: tl.tensor,
+    v_pointer: tl.tensor,
+    do_pointer: tl.tensor,
+    lse_pointer: tl.tensor,
+    delta_pointer: tl.tensor,
+    dq_pointer: tl.tensor,
+    seq: tl.tensor,
+    scale: tl.tensor,
+    HEAD_DIM: tl.constexpr,
+    OWN: tl.constexpr,
+    STEP: tl.constexpr,
+    CAUSAL: tl.constexpr,
+) -> None:
     """dq of OWN queries, over all keys that they see in steps of STEP."""
     start = tl.program_id(0) * OWN
     head = tl.program_id(1).to(tl.int64)
