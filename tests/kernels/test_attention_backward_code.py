@@ -38,7 +38,7 @@ def test_no_spills_up_to_head_dim_128(head_dim, dtype, causal):
         assert kernel.lds_bytes <= LDS_LIMIT
 
 
-@pytest.mark.parametrize("head_dim", [17, 64, 111])
+@pytest.mark.parametrize("head_dim", [17, 64, 111, 128])
 def test_no_spills_without_alignment(head_dim):
     for kernel in artifact(head_dim, offset=1, causal=True).kernels:
         assert kernel.scratch_bytes == 0, f"{kernel.name} spills {kernel.scratch_bytes} bytes"
@@ -49,6 +49,7 @@ def test_resources_of_large_heads(head_dim):
     for kernel in artifact(head_dim).kernels:
         assert kernel.lds_bytes <= LDS_LIMIT
         assert kernel.vgprs <= 256
+        assert kernel.scratch_bytes == 0, f"{kernel.name} spills {kernel.scratch_bytes} bytes"
 
 
 DIRECTIVE = (
