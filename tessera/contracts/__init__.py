@@ -1,5 +1,8 @@
 """Operation contracts: operand shapes and dtypes to bound dimension symbols and result types."""
 
+from tessera.contracts.attention import (
+    ATTENTION_LIMITS,
+)
 from tessera.contracts.binding import (
     bind,
 )
@@ -36,6 +39,7 @@ from tessera.contracts.table import (
 
 __all__ = [
     "ACTIVATIONS",
+    "ATTENTION_LIMITS",
     "BIAS_AXES",
     "BYTE_DTYPES",
     "CAUSAL_MODES",

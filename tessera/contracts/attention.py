@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from tessera.contracts.model import CAUSAL_MODES, Size, TensorSpec
 from tessera.errors import DtypeError, OptionError, ShapeError, supported
+
+ATTENTION_LIMITS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {"scale": (-1e20, 1e20), "softcap": (1e-10, 1e20)}
+)
+"""Least and most of the options that are numbers; within them no factor leaves the range of f32."""
 
 
 def check_attention_options(
@@ -25,11 +30,12 @@ def check_attention_options(
             raise OptionError(
                 f"{op}: {name} = {keys!r} must be a number of keys from 0 to 2^31 - 1"
             )
-    softcap = options.get("softcap")
-    if softcap is not None and not (
-        isinstance(softcap, float) and softcap > 0 and math.isfinite(softcap)
-    ):
-        raise OptionError(f"{op}: softcap = {softcap!r} must be a finite positive number")
+    for name, (least, most) in ATTENTION_LIMITS.items():
+        value = options.get(name)
+        if value is not None and not (isinstance(value, float) and least <= value <= most):
+            raise OptionError(
+                f"{op}: {name} = {value!r} is not supported; supported: {least:g} to {most:g}"
+            )
     if "bias" in operands:
         if options.get("variable_lengths"):
             raise OptionError(

@@ -6,7 +6,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr
 from xdsl.irdl import IRDLOperation, opt_attr_def
 from xdsl.utils.exceptions import VerifyException
 
-from tessera.contracts import CAUSAL_MODES, FLOAT_DTYPES
+from tessera.contracts import ATTENTION_LIMITS, CAUSAL_MODES, FLOAT_DTYPES
 from tessera.dialects.attributes import check_choice, from_attribute
 
 LARGEST_WINDOW = 2**31 - 1
@@ -41,11 +41,14 @@ class AttentionOptions(IRDLOperation):
                 raise VerifyException(
                     f"{self.name}: {name} = {keys} must be a number of keys from 0 to 2^31 - 1"
                 )
-        softcap = 1.0 if self.softcap is None else self.softcap.value.data
-        if not 0.0 < softcap < float("inf"):
-            raise VerifyException(
-                f"{self.name}: softcap = {softcap} must be a finite positive number"
-            )
+        for name, (least, most) in ATTENTION_LIMITS.items():
+            attribute = self.attributes.get(name)
+            value = least if attribute is None else from_attribute(attribute)
+            if not isinstance(value, float) or not least <= value <= most:
+                raise VerifyException(
+                    f"{self.name}: {name} = {value} is not supported; "
+                    f"supported: {least:g} to {most:g}"
+                )
         packed = self.variable_lengths
         if self.bias_dtype is not None and packed is not None and packed.value.data:
             raise VerifyException(f"{self.name}: bias with variable_lengths is not built")

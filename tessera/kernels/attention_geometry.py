@@ -8,7 +8,7 @@ from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 
 from tessera.dialects import wave
-from tessera.kernels.attention_problem import AttentionProblem
+from tessera.kernels.attention_problem import NO_WINDOW, AttentionProblem
 from tessera.kernels.program import KernelProgram
 from tessera.kernels.row_tiles import Rows
 
@@ -134,10 +134,12 @@ class Visibility:
     ) -> None:
         p = self.program = program
         self.seq_q, self.seq_k = sequence.seq_q, sequence.seq_k
-        self.left = problem.window_left
-        self.right = 0 if problem.causal != "none" else problem.window_right
-        if problem.causal != "none" and problem.window_right is not None:
-            self.right = min(0, problem.window_right)
+        self.left, self.right = (
+            None if side is None or side >= NO_WINDOW else side
+            for side in (problem.window_left, problem.window_right)
+        )
+        if problem.causal != "none":
+            self.right = 0
         top_left = problem.causal == "top_left"
         self.shift = p.constant(0) if top_left else p.sub(self.seq_k, self.seq_q)
 

@@ -26,6 +26,9 @@ ELEMENT_BITS = 16
 ROWS_AHEAD = 256
 """Rows of one tile at most: in-tile offsets are 32 bits wide."""
 
+NO_WINDOW = 2**30
+"""A side of this many keys hides none, as lengths with a window are below; sums fit into i32."""
+
 FORWARD_OPERANDS = ("q", "k", "v", "o")
 AXES = ("batch", "head", "row")
 
@@ -49,6 +52,11 @@ class AttentionProblem:
     bias_dtype: str | None = None
     has_alibi: bool = False
     variable_lengths: bool = False
+
+    @property
+    def has_window(self) -> bool:
+        """Whether `window_left` or `window_right` was asked for."""
+        return self.window_left is not None or self.window_right is not None
 
     def __post_init__(self) -> None:
         if self.schedule.queries > ROWS_AHEAD or self.schedule.keys_per_step > ROWS_AHEAD:
@@ -233,6 +241,11 @@ def requirements(
         ),
         (f"{grid} < 2**31", "the grid must have fewer than 2**31 workgroups"),
         ("seq_q + seq_k < 2**31 - 1024", "seq_q + seq_k must be below 2**31 - 1024"),
+        *(
+            ((f"seq_q + seq_k < {NO_WINDOW}", f"with a window seq_q + seq_k is below {NO_WINDOW}"),)
+            if problem.has_window
+            else ()
+        ),
         *(
             (
                 f"stride({name}, 2) == 1 and stride({name}, 1) == seq_q"

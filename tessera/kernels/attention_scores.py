@@ -15,6 +15,8 @@ from tessera.kernels.attention_problem import AttentionProblem
 from tessera.kernels.program import KernelProgram
 
 LOG2_E = math.log2(math.e)
+LARGE_SOFTCAP = 256.0
+"""From here on small tanh are summed as a series: 1 - 2 / (1 + e^2u) has lost their digits."""
 
 
 class ScoreRule:
@@ -91,10 +93,20 @@ class ScoreRule:
         return p.minus(p.float_constant(1.0), p.multiply(capped, capped))
 
     def _tanh(self, product: SSAValue) -> SSAValue:
+        """tanh(scale * product / softcap), exact to parts of 1, or of itself under a large cap."""
         p = self.program
-        power = p.exp2(p.multiply(product, self.tanh_exponent))
+        exponent = p.multiply(product, self.tanh_exponent)
         one = p.float_constant(1.0)
-        return p.minus(one, p.divide(p.float_constant(2.0), p.plus(one, power)))
+        value = p.minus(one, p.divide(p.float_constant(2.0), p.plus(one, p.exp2(exponent))))
+        assert self.problem.softcap is not None
+        if self.problem.softcap < LARGE_SOFTCAP:
+            return value
+        u = p.multiply(exponent, p.float_constant(0.5 / LOG2_E))
+        square = p.multiply(u, u)
+        series = p.plus(p.multiply(square, p.float_constant(2 / 15)), p.float_constant(-1 / 3))
+        series = p.multiply(u, p.plus(one, p.multiply(square, series)))
+        is_small = p.insert(arith.CmpfOp(square, p.float_constant(0.01), "olt"))
+        return p.select(is_small, series, value)
 
     def _bias(self, query: SSAValue, key: SSAValue) -> SSAValue:
         """The bias of a pair times log2(e); of a pair past the end, that of the last one."""

@@ -10,6 +10,8 @@ from typing import Any
 from tessera.errors import DtypeError, OptionError, ShapeError, supported
 from tessera.frontend.tracer import Tracer
 
+LARGEST_F32 = (2 - 2**-23) * 2.0**127
+
 
 def given_only(operands: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in operands.items() if value is not None}
@@ -36,8 +38,11 @@ def flag(op: str, name: str, value: Any) -> bool:
 
 
 def number(op: str, name: str, value: Any) -> float:
+    """The value as a float that f32, in which kernels compute, can hold; OptionError otherwise."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise OptionError(f"{op}: {name} = {value!r} must be a finite number")
+    if abs(value) > LARGEST_F32:
+        raise OptionError(f"{op}: {name} = {value!r} must lie in the range of f32")
     return float(value)
 
 

@@ -62,6 +62,13 @@ def test_b33_softcap_value(executor):
     assert_rounded(o, np.full(o.shape, 1.53788284))
 
 
+# 1 - 2 / (1 + e^2u) has no digits left where u is small: a large cap must change nothing.
+@pytest.mark.parametrize("softcap", [300.0, 1e6, 1e20])
+def test_b33_softcap_above_all_logits(executor, softcap):
+    q, k, v = random_attention(7, 9, 16, np.float16, heads=2)
+    check(*run(executor, q, k, v, softcap=softcap), q, k, v, softcap=softcap)
+
+
 # The window counts its own position, and moves with seq_k - seq_q.
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize(
@@ -86,6 +93,16 @@ def test_b35_window_across_tiles(executor):
     assert_rounded(o, np.ones(o.shape))
     last = np.minimum(np.arange(150) + 250 + 4, 399)
     assert_lse(lse, np.log(last - (np.arange(150) + 250 - 20) + 1)[None, None])
+
+
+# position + right beyond 2^31: the largest windows hide nothing.
+@pytest.mark.parametrize("keys", [2**31 - 1, 2**31 - 100, 2**30, 2**30 - 1])
+@pytest.mark.parametrize("seq_q, seq_k", [(1, 150), (150, 1)])
+def test_b35_window_wider_than_any_sequence(executor, keys, seq_q, seq_k):
+    q, k, v = uniform_weights(seq_q, seq_k, 16, np.float16, np.ones(seq_k))
+    o, lse = run(executor, q, k, v, window=(keys, keys))
+    assert_rounded(o, np.ones(o.shape))
+    assert_lse(lse, np.full(lse.shape, np.log(seq_k)))
 
 
 # Distance without the shift seq_k - seq_q, or with the wrong sign.

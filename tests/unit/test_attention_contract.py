@@ -90,6 +90,8 @@ def test_packed_sequences_are_counted():
         ({"window_right": 2**31}, "window_right"),
         ({"softcap": 0.0}, "softcap = 0.0"),
         ({"softcap": float("inf")}, "softcap"),
+        ({"softcap": 1e-60}, "softcap = 1e-60 is not supported; supported: 1e-10 to 1e\\+20"),
+        ({"scale": -1e39}, "scale = -1e\\+39 is not supported; supported: -1e\\+20 to 1e\\+20"),
         ({"bias_gradient": True}, "bias_gradient without a bias"),
     ],
 )

@@ -196,6 +196,7 @@ REFUSALS = {
     "number": (DtypeError, lambda x: ops.matmul(x, 3), "matmul: operand 'b' .* got int"),
     "two numbers": (OptionError, lambda x: ops.add(1, 2), "add: one operand must be a tensor"),
     "not finite": (OptionError, lambda x: x * float("inf"), "mul: scalar = inf"),
+    "not in f32": (OptionError, lambda x: x * 1e39, "mul: scalar = 1e[+]39 must lie in the range"),
     "no tensor": (DtypeError, lambda x: ops.add(x, "1"), "add: operand 'x1' .* got str"),
     "truth": (TypeError, lambda x: ops.relu(x) if x else x, "branch cannot depend on it"),
     "iteration": (TypeError, lambda x: [*x], "cannot be iterated"),

@@ -106,7 +106,7 @@ func.func @f(%a: tensor<4x4xf16>) {
 "tessera_rocm.flash_attn_bwd"() {name = "fa", head_dim = 64, dtype = "f16", window_left = -1 : i64} : () -> ()
 
 // -----
-// CHECK: error: tessera_rocm.flash_attn_bwd: softcap = 0.0 must be a finite positive number
+// CHECK: error: tessera_rocm.flash_attn_bwd: softcap = 0.0 is not supported; supported: 1e-10 to 1e+20
 "tessera_rocm.flash_attn_bwd"() {name = "fa", head_dim = 64, dtype = "f16", softcap = 0.0 : f64} : () -> ()
 
 // -----
