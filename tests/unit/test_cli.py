@@ -24,6 +24,9 @@ SIZE = 3
 def product(a, b):
     return ops.matmul(a, b)
 
+def wrong(a):
+    return a[0]
+
 @tessera.jit(target="gfx1100")
 def jitted(a, b):
     return ops.matmul(a, b)
@@ -36,6 +39,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "k.ll").write_text(LLVM)
     (tmp_path / "fa.mlir").write_text(ATTENTION)
     (tmp_path / "f.py").write_text(FUNCTION)
+    (tmp_path / "random.mlir").write_bytes(b"\x88\xff")
+    (tmp_path / "broken.py").write_text("def f(:")
     return tmp_path
 
 
@@ -70,7 +75,16 @@ def test_only_built_commands_are_listed(capsys):
         (["compile", "f.py:SIZE"], "is a int, not a function"),
         (["compile", "f.py:product", "-i", "f16(2)"], "no tensor like f16[128,64]"),
         (["compile", "f.py:product", "-i", "i3[2]"], "supported: f16, bf16, f32"),
+        (["compile", "f.py:product", "-i", "f16[2,2]"], "product: --input: missing a required"),
+        (["compile", "f.py:wrong", "-i", "f16[2,2]"], "TypeError: 'Tracer' object is not subscr"),
+        (["compile", "random.mlir"], "'random.mlir' is no text"),
+        (["compile", "broken.py:f"], "broken.py: importing it gave SyntaxError"),
         (["run", "fa.mlir", "-i", "f16[2,2]"], "run takes FILE.py:function"),
+        (["run", "f.py:product", "-i", "f16[2,2]"], "product: --input: missing a required"),
+        (["run", "f.py:wrong", "-i", "f16[2,2]", "--seed", "-1"], "--seed"),
+        (["matrix", "matmull"], "unknown operation 'matmull'; supported: "),
+        (["matrix", "matmul", "--check"], "'matmul': --check and --update are about all"),
+        (["matrix", "--check", "--update"], "--check and --update do not go together"),
     ],
 )
 def test_refusals_are_one_line_and_exit_code_2(folder, capsys, arguments, message):
@@ -147,6 +161,10 @@ def test_several_targets_go_into_one_folder(folder, capsys):
     assert "several targets go with --save" in failure(
         capsys, "compile", "k.ll", "--target", "gfx1100,gfx1151"
     )
+    assert "unknown target 'gfx906'" in failure(
+        capsys, "compile", "k.ll", "--target", "gfx1100,gfx906", "--save", "saved"
+    )
+    assert not (folder / "saved").exists()
     assert cli.run(["compile", "k.ll", "--target", "gfx1100,gfx1151", "--save", "saved"]) == 0
     sidecar = json.loads((folder / "saved/artifact.json").read_text())
     assert list(sidecar["chips"]) == ["gfx1100", "gfx1151"]

@@ -11,7 +11,7 @@ import typer
 from tessera.compiler import LEVELS
 from tessera.errors import OptionError, supported
 from tessera.options import CompileOptions
-from tessera.tools.commands.source import Source, parse_specs, read_source
+from tessera.tools.commands.source import Source, parse_specs, read_source, traced_by_command
 
 if TYPE_CHECKING:
     from tessera.artifact import Artifact
@@ -39,10 +39,13 @@ def command(
         raise OptionError(f"unknown level {emit!r}; " + supported(LEVELS))
     options = CompileOptions(opt_level=opt_level, alignment=alignment)
     if "," in target:
+        from tessera.compiler import attached_target
+
         if save is None:
             raise OptionError("several targets go with --save, into one folder")
-        for one in target.split(","):
-            command(file, one.strip(), output, emit, inputs, opt_level, alignment, save)
+        targets = [attached_target(one.strip()).chip for one in target.split(",")]
+        for one in targets:
+            command(file, one, output, emit, inputs, opt_level, alignment, save)
         return
     source = read_source(file, target)
     if inputs and source.function is None:
@@ -64,7 +67,9 @@ def _artifact(
     from tessera.compiler import attached_target, compile_llvm_text, compile_module
 
     if source.function is not None:
-        return source.function.lower(*parse_specs(inputs), **options.to_dict())
+        specs = parse_specs(inputs)
+        with traced_by_command(source.function, specs):
+            return source.function.lower(*specs, **options.to_dict())
     if source.llvm is not None:
         return compile_llvm_text(source.llvm, attached_target(target), options)
     assert source.module is not None
@@ -78,7 +83,9 @@ def _level(
 
     module = source.module
     if source.function is not None:
-        module = source.function.trace(*parse_specs(inputs))
+        specs = parse_specs(inputs)
+        with traced_by_command(source.function, specs):
+            module = source.function.trace(*specs)
     if module is None:
         return _artifact(source, target, options, inputs).text(level)
     return level_text(module, level, attached_target(target), options)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tessera.errors import ArtifactError
+from tessera.errors import ArtifactError, OptionError, supported
 from tessera.runtime import matrix
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,9 +34,13 @@ def command(
     ] = None,
 ) -> int:
     """Show what runs where, or compare it with the tests (in a checkout)."""
+    if check and update:
+        raise OptionError("--check and --update do not go together")
     if not check and not update:
-        _show([claim for claim in matrix.read(DOCUMENTS) if op in ("", claim.op)])
+        _show_operation(op)
         return 0
+    if op:
+        raise OptionError(f"{op!r}: --check and --update are about all operations")
     rows = _rows()
     outcomes: dict[str, str] = {}
     for report in results or ():
@@ -78,6 +82,14 @@ def _run(rows: list[matrix.Row]) -> dict[str, str]:
             [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *functions], cwd=ROOT
         )
         return matrix.read_results(report)
+
+
+def _show_operation(op: str) -> None:
+    claims = matrix.read(DOCUMENTS)
+    known = sorted({claim.op for claim in claims})
+    if op and op not in known:
+        raise OptionError(f"unknown operation {op!r}; " + supported(known))
+    _show([claim for claim in claims if op in ("", claim.op)])
 
 
 def _show(claims: list[matrix.Claim]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from tessera.contracts import TensorSpec
 from tessera.errors import OptionError
-from tessera.tools.commands.source import parse_specs, read_source
+from tessera.tools.commands.source import parse_specs, read_source, traced_by_command
 
 
 def command(
@@ -19,7 +19,7 @@ def command(
     ],
     target: Annotated[str, typer.Option(help="chip, or rocm for the attached one")] = "rocm",
     executor: Annotated[str, typer.Option(help="auto, hip, emulator or reference")] = "auto",
-    seed: Annotated[int, typer.Option(help="of the normally distributed inputs")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="of the normally distributed inputs")] = 0,
 ) -> None:
     """Compile a function, run it on random tensors and compare with float64."""
     from rich.console import Console
@@ -55,7 +55,8 @@ def _artifact(file: str, target: str, specs: tuple[TensorSpec, ...]) -> Any:
     source = read_source(file, target)
     if source.function is None:
         raise OptionError(f"{file!r}: run takes FILE.py:function or a folder of a saved artifact")
-    return source.function.lower(*specs)
+    with traced_by_command(source.function, specs):
+        return source.function.lower(*specs)
 
 
 def _random(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tessera.contracts import DTYPE_BYTES, TensorSpec
-from tessera.errors import OptionError, supported
+from tessera.errors import OptionError, TesseraError, supported
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -65,10 +68,34 @@ def parse_specs(texts: Sequence[str]) -> tuple[TensorSpec, ...]:
     return tuple(specs)
 
 
+@contextmanager
+def traced_by_command(function: JittedFunction, specs: Sequence[TensorSpec]) -> Iterator[None]:
+    """Make what a user's function raises while it is traced an OptionError with file and line."""
+    if specs:
+        try:
+            inspect.signature(function.function).bind(*specs)
+        except TypeError as error:
+            raise OptionError(f"{function.name}: --input: {error}") from error
+    try:
+        yield
+    except (TesseraError, OSError):
+        raise
+    except Exception as error:
+        file = getattr(getattr(function.function, "__code__", None), "co_filename", None)
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == file]
+        if not lines:
+            raise
+        raise OptionError(f"{file}:{lines[-1]}: {type(error).__name__}: {error}") from error
+
+
 def _text(file: Path) -> str:
     if not file.is_file():
         raise OptionError(f"{str(file)!r} is no file")
-    return file.read_text(encoding="utf-8")
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise OptionError(f"{str(file)!r} is no text: {error}") from error
 
 
 def _function(path: Path, name: str, target: str) -> Any:
@@ -97,6 +124,8 @@ def _import(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
+    except Exception as error:
+        raise OptionError(f"{path}: importing it gave {type(error).__name__}: {error}") from error
     finally:
         sys.path.pop(0)
     return module
