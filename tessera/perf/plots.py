@@ -8,6 +8,17 @@ from typing import Any
 
 from tessera.errors import OptionError
 
+SHIPPED = "shipped"
+GROUPS = {"other schedules": "0.6", "Triton": "C3", SHIPPED: "C0"}
+"""Kinds of rows with their colours, in drawing order."""
+
+
+def _group(row: dict[str, Any]) -> str:
+    name = row["schedule"]["name"]
+    if name.startswith("triton"):
+        return "Triton"
+    return SHIPPED if name == SHIPPED else "other schedules"
+
 
 def plot(document: dict[str, Any], path: Path) -> None:
     """Write one picture with both plots; the format is that of the file's suffix.
@@ -53,13 +64,14 @@ def _speed(axes: Any, document: dict[str, Any], rows: list[dict[str, Any]]) -> N
             lines.setdefault(_label(row), []).append(point)
     for label, points in lines.items():
         axes.plot(*zip(*sorted(points)), marker="o", label=label)
-    others = [
-        (_size(row["shape"]), 100 * row["share_of_peak"])
-        for row in rows
-        if row["schedule"]["name"] != "shipped"
-    ]
-    if others:
-        axes.scatter(*zip(*others), s=18, c="0.6", label="other schedules", zorder=1)
+    for label, colour in GROUPS.items():
+        others = [
+            (_size(row["shape"]), 100 * row["share_of_peak"])
+            for row in rows
+            if _group(row) == label
+        ]
+        if others and label != SHIPPED:
+            axes.scatter(*zip(*others), s=18, c=colour, label=label, zorder=1)
     known = [one for one in document["published"] if one["share_of_peak"] is not None]
     if known:
         places = [(_size(one["sizes"]), 100 * one["share_of_peak"]) for one in known]
@@ -82,11 +94,8 @@ def _roofline(axes: Any, document: dict[str, Any], rows: list[dict[str, Any]]) -
     low, high = 0.5 * min(intensities), 2 * max(intensities)
     edge = peak / bandwidth
     axes.plot([low, max(edge, low), high], [min(peak, low * bandwidth), peak, peak], c="0.3")
-    shipped = [row["schedule"]["name"] == "shipped" for row in rows]
-    for is_shipped, colour, label in ((False, "0.6", "other schedules"), (True, "C0", "shipped")):
-        places = [
-            (x, row["tflops"]) for x, row, ok in zip(intensities, rows, shipped) if ok == is_shipped
-        ]
+    for label, colour in GROUPS.items():
+        places = [(x, row["tflops"]) for x, row in zip(intensities, rows) if _group(row) == label]
         if places:
             axes.scatter(*zip(*places), c=colour, s=24, label=label)
     axes.set_xscale("log")
