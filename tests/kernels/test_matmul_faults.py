@@ -179,3 +179,22 @@ def test_b59_dtype_without_a_path_raises(executor, dtype):
     operand = np.ones((16, 16), dtype)
     with pytest.raises(DtypeError, match=r"matmul: operand 'a'.*supported: .*f16.*bf16"):
         tessera.runtime.launch(matmul_function().lower(operand, operand), operand, operand)
+
+
+# Transposed operands that come out right for square or aligned shapes only.
+def test_b49_transposed_operands(executor):
+    x = np.array([[1, 2, 3], [4, 5, 6]], np.float16)
+    y = np.array([[1, 0, 0], [0, 1, 0]], np.float16)
+    ones = np.ones((2, 2), np.float16)
+    assert_sums(run_matmul(executor, x, ones, transpose_a=True), [[5, 5], [7, 7], [9, 9]])
+    assert_sums(run_matmul(executor, x, y, transpose_b=True), [[1, 2], [4, 5]])
+
+
+@pytest.mark.parametrize("transpose_a", [False, True])
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_b49_every_layout_of_an_odd_shape(executor, transpose_a, transpose_b):
+    m, n, k = 15, 7, 11
+    a = testing.random_tensor((k, m) if transpose_a else (m, k), np.float16, 1)
+    b = testing.random_tensor((n, k) if transpose_b else (k, n), np.float16, 2)
+    layout = {"transpose_a": transpose_a, "transpose_b": transpose_b}
+    check_matmul(run_matmul(executor, a, b, **layout), a, b, **layout)
