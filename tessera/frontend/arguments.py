@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tessera.contracts import DTYPE_BYTES, TensorSpec
+from tessera.errors import LaunchError
 
 WIDEST_ALIGNMENT = 16
 """Bytes of the widest memory access: the alignment class that a tensor is in, or not."""
@@ -86,7 +87,11 @@ def alignment_of_argument(value: Any) -> int:
     if isinstance(value, TensorSpec):
         return DTYPE_BYTES.get(value.dtype, 1)
     element = value.element_size()
-    if value.data_ptr() % WIDEST_ALIGNMENT == 0 and all(
+    try:
+        address = value.data_ptr()
+    except RuntimeError as error:
+        raise LaunchError(f"a tensor of layout {value.layout} has no strides; copy it") from error
+    if address % WIDEST_ALIGNMENT == 0 and all(
         stride * element % WIDEST_ALIGNMENT == 0
         for stride, size in zip(value.stride()[:-1], value.shape)
         if size > 1

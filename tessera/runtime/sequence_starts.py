@@ -1,4 +1,4 @@
-"""The starts of packed sequences to a refusal unless they part the rows in order."""
+"""The starts of packed sequences and of groups to a refusal unless they part the rows in order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,21 @@ from tessera.errors import LaunchError, OptionError
 from tessera.runtime.prepared import INPUT, PreparedLaunch
 from tessera.runtime.tensors import HOST, ArrayKind, TensorArgument
 
-PARTED: dict[str, str] = {"cu_seqlens_q": "q", "cu_seqlens_k": "k"}
-"""Operand with the starts -> the operand whose rows they part."""
-ROW_AXIS = 2
+
+class Parting(NamedTuple):
+    """Whose rows starts part: the operand, its axis, and whether every row is part of one."""
+
+    operand: str
+    axis: int
+    is_complete: bool
+
+
+PARTED: dict[str, Parting] = {
+    "cu_seqlens_q": Parting("q", 2, is_complete=True),
+    "cu_seqlens_k": Parting("k", 2, is_complete=True),
+    "starts": Parting("a", 0, is_complete=False),
+}
+"""Operand with the starts -> what it parts."""
 
 
 class Starts(NamedTuple):
@@ -23,6 +35,14 @@ class Starts(NamedTuple):
     argument: int
     name: str
     rows: int
+
+    def are_in_order(self, values: np.ndarray) -> bool:
+        """Whether they ascend within the rows, from the first to the last where all are parted."""
+        first, last = int(values[0]), int(values[-1])
+        ends_fit = 0 <= first and last <= self.rows
+        if PARTED[self.name].is_complete:
+            ends_fit = first == 0 and last == self.rows
+        return ends_fit and bool((np.diff(values) >= 0).all())
 
 
 def find_starts(prepared: PreparedLaunch) -> tuple[Starts, ...]:
@@ -39,14 +59,14 @@ def find_starts(prepared: PreparedLaunch) -> tuple[Starts, ...]:
             slot = prepared.slots[operands[name].slot]
             if slot.role != INPUT:
                 raise LaunchError(f"{step.contract}: {name} must be an argument of the function")
-            found.append(Starts(slot.index, name, operands[parted].shape[ROW_AXIS]))
+            found.append(Starts(slot.index, name, operands[parted.operand].shape[parted.axis]))
     return tuple(found)
 
 
 def check_starts(
     starts: Sequence[Starts], arguments: Sequence[TensorArgument], kinds: Sequence[ArrayKind]
 ) -> None:
-    """Raise OptionError unless starts ascend from 0 to the number of rows.
+    """Raise OptionError unless starts ascend from 0 to the number of rows, or within them.
 
     Starts on a device are not looked at: that would wait for the device in every call.
     """
@@ -55,8 +75,10 @@ def check_starts(
         if argument.device != HOST:
             continue
         values = np.asarray(kinds[one.argument].host_array(argument.value))
-        if values[0] != 0 or values[-1] != one.rows or (np.diff(values) < 0).any():
+        if not one.are_in_order(values):
+            parted = PARTED[one.name]
+            how = "from" if parted.is_complete else "within"
             raise OptionError(
-                f"{one.name} = {values.tolist()} must ascend from 0 to {one.rows}, the number of "
-                f"rows of {PARTED[one.name]}"
+                f"{one.name} = {values.tolist()} must ascend {how} 0 to {one.rows}, the number of "
+                f"rows of {parted.operand}"
             )

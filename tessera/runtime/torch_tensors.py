@@ -28,6 +28,8 @@ def _describe(value: torch.Tensor, name: str) -> TensorArgument:
     dtype = _NAMES.get(value.dtype)
     if dtype is None:
         raise DtypeError(f"argument {name!r} has element type {value.dtype}; " + supported(DTYPES))
+    if value.is_neg():
+        raise LaunchError(f"argument {name!r} is a negated view; call resolve_neg() on it")
     where = _devices.get(value.device) or _device(value.device, name)
     return TensorArgument(tuple(value.shape), value.stride(), dtype, value.data_ptr(), where, value)
 

@@ -90,6 +90,13 @@ def test_rows_of_no_group_are_not_written(executor):
         assert np.isnan(outside).all(), "the poison of the result is gone"
 
 
+@pytest.mark.parametrize("starts", [[-1, 3, 8], [0, 5, 3], [0, 3, 9], [2, 1, 8]])
+def test_starts_outside_of_the_rows_are_refused(executor, starts):
+    a, b = np.zeros((8, 16), np.float16), np.zeros((2, 16, 8), np.float16)
+    with pytest.raises(OptionError, match=r"starts = .* must ascend within 0 to 8, .* rows of a"):
+        run(executor, a, b, np.array(starts, np.int32))
+
+
 def test_the_epilogue_of_groups(executor):
     starts = np.array(STARTS["uneven"], np.int32)
     a = testing.random_tensor((100, 24), np.float16, 1)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from small_kernels import reshaped_plan, scale_artifact, scale_code_object
 
+import tessera
 from tessera import runtime
 from tessera.artifact import Artifact
 from tessera.errors import DtypeError, LaunchError
@@ -63,6 +64,16 @@ def test_numpy_reads_our_capsules_and_we_read_numpys():
     theirs = dlpack.import_capsule(array.__dlpack__(), "x")
     assert theirs.strides == (4, 1)
     assert theirs.address == array.ctypes.data
+
+
+def test_torch_tensors_whose_memory_is_not_their_value_are_refused():
+    torch = pytest.importorskip("torch")
+    double = tessera.jit(target="gfx1151")(lambda x: x * 2)
+    tensor = torch.ones((2, 8), dtype=torch.float16)
+    with pytest.raises(LaunchError, match="'x' is a negated view"):
+        double(torch._neg_view(tensor))
+    with pytest.raises(LaunchError, match="layout torch.sparse_coo"):
+        double(tensor.to_sparse())
 
 
 def test_torch_reads_our_capsules_and_we_read_torchs():
