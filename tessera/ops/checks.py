@@ -49,8 +49,11 @@ def number(op: str, name: str, value: Any) -> float:
 def schedule_of(
     op: str, schedule: Mapping[str, int] | None, known: tuple[str, ...]
 ) -> dict[str, int] | None:
+    """The entries of a schedule as plain integers; OptionError for others, and unknown names."""
     if schedule is None:
         return None
+    if not isinstance(schedule, Mapping):
+        raise OptionError(f"{op}: schedule = {schedule!r} must map names to integers")
     for name, value in schedule.items():
         if name not in known:
             raise OptionError(f"{op}: unknown schedule entry {name!r}; " + supported(known))

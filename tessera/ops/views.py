@@ -21,7 +21,7 @@ def permute(x: Tracer, *axes: Any) -> Tracer:
     """Axis i of the result is axis axes[i] of x (negative: from behind); copies nothing."""
     (x,) = tensors("permute", x=x)
     wanted = integers("permute", flat(axes))
-    return x.trace.view("permute", x, [axis % len(wanted) if axis < 0 else axis for axis in wanted])
+    return x.trace.view("permute", x, [axis + x.ndim if axis < 0 else axis for axis in wanted])
 
 
 def transpose(x: Tracer, *axes: Any) -> Tracer:

@@ -205,6 +205,8 @@ REFUSALS = {
     "scale": (OptionError, lambda x: ops.flash_attn(x, x, x, scale="1"), "scale = '1'"),
     "causal": (OptionError, lambda x: ops.flash_attn(x, x, x, causal=2), "causal = 2.*top_left"),
     "axes": (ShapeError, lambda x: x.permute(0, 0), r"permute: \[0, 0\]"),
+    "negative axes": (ShapeError, lambda x: x.permute(-3, 0), r"permute: \[-1, 0\]"),
+    "schedule": (OptionError, lambda x: ops.matmul(x, x, schedule=[1]), r"schedule = \[1\] must"),
     "axis": (ShapeError, lambda x: x.transpose(0, 5), "transpose: no axis 5"),
     "ambiguous": (OptionError, lambda x: x.transpose(0, 1), "swap in PyTorch and stay in NumPy"),
     "reshape": (ShapeError, lambda x: x.reshape(3, 3), "reshape: .* does not fit"),
