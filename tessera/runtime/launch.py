@@ -67,6 +67,7 @@ class Launcher:
         if self.kind.name == "foreign":
             self.kind = NUMPY if self.device == HOST else device_kind()
         self.runner = runs_on.make(code, self.prepared)
+        self._has_streams = runs_on.name == "hip"
         self._starts = find_starts(self.prepared)
         self._buffers = tuple(zip(self.prepared.outputs, self.prepared.given, strict=True))
         # The common case: every result is a buffer of its own, made here.
@@ -140,6 +141,8 @@ class Launcher:
         if not self._all_fresh:
             self._check_overlap(arguments, results)
         if stream is not None:
+            if not self._has_streams:
+                raise LaunchError("stream= goes with executor hip; others have no streams")
             handle = _stream_handle(stream)
         else:
             handle = 0 if device == HOST else kind.stream(device)
@@ -307,7 +310,10 @@ def _describe(
 
 
 def _stream_handle(stream: Any) -> int:
-    return int(getattr(stream, "cuda_stream", stream))
+    handle = getattr(stream, "cuda_stream", stream)
+    if not isinstance(handle, int):
+        raise LaunchError(f"stream = {stream!r} is no stream of torch and no handle of one")
+    return handle
 
 
 def _describe_outputs(out: Any) -> Outputs | None:

@@ -114,6 +114,14 @@ def test_unknown_executor():
         tessera.runtime.launch(artifact, a, a, executor="gpu")
 
 
+def test_a_stream_without_streams_is_refused():
+    a = zeros(16, 16)
+    artifact = matmul_function().lower(a, a)
+    for executor in ("emulator", "reference"):
+        with pytest.raises(TesseraError, match="stream= goes with executor hip"):
+            tessera.runtime.launch(artifact, a, a, executor=executor, stream=7)
+
+
 WRONG_LAUNCHES = {
     "too few operands": lambda a: (a,),
     "other rank": lambda a: (a, zeros(16)),
