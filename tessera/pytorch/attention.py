@@ -46,6 +46,17 @@ def flash_attn(
     if not isinstance(causal, bool | str) or causal not in CAUSAL:
         raise OptionError(f"flash_attn: causal = {causal!r} is not allowed; {supported(CAUSAL)}")
     left, right = operators.window_sides(window)
+    others = {
+        "k": k, "v": v, "bias": bias, "alibi_slopes": alibi_slopes,
+        "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k,
+    }  # fmt: skip
+    for name, other in others.items():
+        # PyTorch would hand a mixture with a meta tensor to the kernel that computes nothing.
+        if other is not None and other.device != q.device:
+            raise OptionError(
+                f"flash_attn: operand {name!r} lies on {other.device}, q on {q.device}; "
+                "all tensors must lie on one device"
+            )
     o, lse = operators.FLASH_ATTN(
         q, k, v, bias, alibi_slopes, cu_seqlens_q, cu_seqlens_k,
         CAUSAL[causal], scale, left, right, softcap, executor or "",

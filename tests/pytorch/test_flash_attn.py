@@ -229,3 +229,10 @@ def test_second_derivatives_are_refused():
     (gradient,) = torch.autograd.grad(o.sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="flash_attn_bwd"):
         gradient.sum().backward()
+
+
+def test_tensors_on_several_devices_are_refused():
+    q = torch.zeros(1, 1, 4, 16, dtype=torch.float16)
+    for k, v, name in ((q.to("meta"), q, "k"), (q, q.to("meta"), "v")):
+        with pytest.raises(OptionError, match=f"operand '{name}' lies on meta, q on cpu"):
+            tessera_torch.flash_attn(q, k, v, executor="emulator")
