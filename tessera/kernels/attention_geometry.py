@@ -13,8 +13,8 @@ from tessera.kernels.program import KernelProgram
 from tessera.kernels.row_tiles import Rows
 
 
-class Sequence:
-    """The problem that a workgroup works on: lengths, and where its rows begin.
+class SequencePair:
+    """The queries and keys that belong together: their lengths, and where their rows begin.
 
     Without variable lengths it is one batch entry. With them (`cu_seqlens`) it is one of several
     sequences that lie behind one another along the rows of a single batch entry.
@@ -87,7 +87,7 @@ class Heads:
         self,
         program: KernelProgram,
         problem: AttentionProblem,
-        sequence: Sequence,
+        sequence: SequencePair,
         head: SSAValue,
         key_head: SSAValue,
     ) -> None:
@@ -130,7 +130,7 @@ class Visibility:
     """
 
     def __init__(
-        self, program: KernelProgram, problem: AttentionProblem, sequence: Sequence
+        self, program: KernelProgram, problem: AttentionProblem, sequence: SequencePair
     ) -> None:
         p = self.program = program
         self.seq_q, self.seq_k = sequence.seq_q, sequence.seq_k

@@ -10,8 +10,7 @@ from xdsl.ir import Attribute, SSAValue
 
 from tessera.dialects import wave
 from tessera.dialects.wave_types import PointerType
-from tessera.kernels.attention_geometry import Heads, Visibility
-from tessera.kernels.attention_geometry import Sequence as Problem
+from tessera.kernels.attention_geometry import Heads, SequencePair, Visibility
 from tessera.kernels.attention_gradient import TileGradient, log2_lse
 from tessera.kernels.attention_problem import (
     ELEMENT_TYPES,
@@ -113,7 +112,7 @@ class BiasGradientProgram:
     ) -> SSAValue:
         """dS^T of 16 keys and 16 queries, 0 where hidden or past the end."""
         p, problem = self.program, self.problem
-        sequence = Problem(p, problem, entry)
+        sequence = SequencePair(p, problem, entry)
         heads = Heads(p, problem, sequence, head, p.div(head, p["group"]))
         visibility = Visibility(p, problem, sequence)
         gradient = TileGradient(p, problem, ScoreRule(p, problem, heads, visibility), visibility)

@@ -12,11 +12,11 @@ from tessera.dialects import wave
 from tessera.dialects.wave_types import LdsType, StatisticType
 from tessera.kernels.attention_geometry import (
     Heads,
+    SequencePair,
     Visibility,
     on_existing_rows,
     queries_of_keys,
 )
-from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_gradient import Place, TileGradient, log2_lse
 from tessera.kernels.attention_problem import AttentionProblem
 from tessera.kernels.attention_scores import ScoreRule
@@ -43,13 +43,12 @@ class KeyGradientProgram:
         p = self.program = program
         self.problem, self.schedule = problem, schedule
         workgroup = p.insert(wave.WorkgroupIdOp())
-        rows = schedule.rows_per_step
         parts = key_parts(max(problem.head_dim, problem.head_dim_v))
-        self.split = ChannelSplit(p, problem, parts, 2 * rows // TILE)
+        self.split = ChannelSplit(p, problem, parts, 2 * schedule.rows_per_step // TILE)
         head_index = p.div(workgroup, p["k_tiles"])
         heads_k = p.div(p["heads"], p["group"])
         self.key_head = p.rem(head_index, heads_k)
-        self.sequence = Problem(p, problem, p.div(head_index, heads_k))
+        self.sequence = SequencePair(p, problem, p.div(head_index, heads_k))
         keys = TILE * (schedule.waves // parts)
         self.first_key = p.mul(p.rem(workgroup, p["k_tiles"]), keys)
         self.key = p.add(self.first_key, p.mul(self.split.row_group, TILE))
@@ -77,13 +76,8 @@ class KeyGradientProgram:
         p, problem, split = self.program, self.problem, self.split
         heads = self._heads(p.constant(0))
         fragment = problem.fragment("b")
-        self.key_channels = [
-            split.channel(problem.channel_tiles, i)
-            for i in range(split.tiles(problem.channel_tiles))
-        ]
-        self.value_channels = [
-            split.channel(problem.value_tiles, i) for i in range(split.tiles(problem.value_tiles))
-        ]
+        self.key_channels = split.channels(problem.channel_tiles)
+        self.value_channels = split.channels(problem.value_tiles)
         self.k = OwnedRows(p, heads.rows("k"), self.key, 1, fragment, channels=self.key_channels)
         self.v = OwnedRows(p, heads.rows("v"), self.key, 1, fragment, channels=self.value_channels)
         # The tiles' pointers change with the query head; their LDS does not.
@@ -199,13 +193,10 @@ class KeyGradientProgram:
         rule = ScoreRule(p, problem, heads, self.visibility)
         gradient = TileGradient(p, problem, rule, self.visibility)
         query_tiles = range(self.schedule.rows_per_step // TILE)
-        partial = [
-            *(self._product(self.q, self.k, i, self.key_channels) for i in query_tiles),
-            *(self._product(self.do, self.v, i, self.value_channels) for i in query_tiles),
-        ]
-        p.schedule_barrier()
-        complete = self.split.complete(partial)
-        products, d_weights = complete[: len(query_tiles)], complete[len(query_tiles) :]
+        products, d_weights = self.split.products(
+            [(self.q, self.k, self.key_channels), (self.do, self.v, self.value_channels)],
+            query_tiles,
+        )
         first_query = self.queries.start_of(tile)
         places = [self._place(p.add(first_query, TILE * i)) for i in query_tiles]
         logits, d_weights = gradient.logits(
@@ -246,18 +237,6 @@ class KeyGradientProgram:
             shared = tile.transposed_fragment(fragment, channel, TILE * index)
             results.append(p.mma(shared, operand, total))
         return results
-
-    def _product(
-        self, tile: SharedTile, owned: OwnedRows, row: int, channels: Sequence[SSAValue | int]
-    ) -> SSAValue:
-        """16 shared rows times the owned rows, contracted along the owned channels."""
-        p, problem = self.program, self.problem
-        p.schedule_barrier()
-        total = p.zero(problem.accumulator)
-        for number, channel in enumerate(channels):
-            fragment = tile.fragment(problem.fragment("a"), TILE * row, channel)
-            total = p.mma(fragment, owned.fragment(0, number), total)
-        return total
 
     def _place(self, first_query: SSAValue) -> Place:
         p = self.program

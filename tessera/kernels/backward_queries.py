@@ -9,12 +9,12 @@ from xdsl.ir import SSAValue
 from tessera.dialects import wave
 from tessera.kernels.attention_geometry import (
     Heads,
+    SequencePair,
     Visibility,
     keys_of_queries,
     on_existing_rows,
     query_tile,
 )
-from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_gradient import Place, TileGradient, log2_lse
 from tessera.kernels.attention_problem import AttentionProblem
 from tessera.kernels.attention_scores import ScoreRule
@@ -39,12 +39,11 @@ class QueryGradientProgram:
         p = self.program = program
         self.problem, self.schedule = problem, schedule
         workgroup = p.insert(wave.WorkgroupIdOp())
-        rows = schedule.rows_per_step
         parts = query_parts(max(problem.head_dim, problem.head_dim_v))
-        self.split = ChannelSplit(p, problem, parts, 2 * rows // TILE)
+        self.split = ChannelSplit(p, problem, parts, 2 * schedule.rows_per_step // TILE)
         head_index = p.div(workgroup, p["q_tiles"])
         head = p.rem(head_index, p["heads"])
-        sequence = Problem(p, problem, p.div(head_index, p["heads"]))
+        sequence = SequencePair(p, problem, p.div(head_index, p["heads"]))
         self.heads = Heads(p, problem, sequence, head, p.div(head, p["group"]))
         queries = TILE * (schedule.waves // parts)
         self.first_query = p.mul(query_tile(p, problem, workgroup), queries)
@@ -64,8 +63,7 @@ class QueryGradientProgram:
             p, self.heads.rows("v"), step, order,
             natural=True, columns=self.split.columns(values),
         )  # fmt: skip
-        self.channels = [self.split.channel(channels, i) for i in range(self.split.tiles(channels))]
-        self.values = [self.split.channel(values, i) for i in range(self.split.tiles(values))]
+        self.channels, self.values = self.split.channels(channels), self.split.channels(values)
 
     def write(self) -> None:
         """The whole kernel."""
@@ -118,13 +116,9 @@ class QueryGradientProgram:
         """dQ^T += K^T dS^T over the keys of one tile."""
         p, problem, gradient = self.program, self.problem, self.gradient
         key_tiles = range(self.schedule.rows_per_step // TILE)
-        partial = [
-            *(self._product(self.k, self.q, key, self.channels) for key in key_tiles),
-            *(self._product(self.v, self.do, key, self.values) for key in key_tiles),
-        ]
-        p.schedule_barrier()
-        complete = self.split.complete(partial)
-        products, d_weights = complete[: len(key_tiles)], complete[len(key_tiles) :]
+        products, d_weights = self.split.products(
+            [(self.k, self.q, self.channels), (self.v, self.do, self.values)], key_tiles
+        )
         first_key = self.keys.start_of(index)
         places = [self._place(p.add(first_key, TILE * key)) for key in key_tiles]
         logits, d_weights = gradient.logits(products, d_weights, places, self.keys.is_whole(index))
@@ -141,18 +135,6 @@ class QueryGradientProgram:
                 fragment = self.k.transposed_fragment(problem.fragment("a"), channel, TILE * key)
                 sums[number] = p.mma(fragment, operands[key], sums[number])
         return sums
-
-    def _product(
-        self, tile: SharedTile, owned: OwnedRows, key: int, channels: Sequence[SSAValue | int]
-    ) -> SSAValue:
-        """16 shared rows times the owned rows, contracted along the owned channels."""
-        p, problem = self.program, self.problem
-        p.schedule_barrier()
-        total = p.zero(problem.accumulator)
-        for number, channel in enumerate(channels):
-            fragment = tile.fragment(problem.fragment("a"), TILE * key, channel)
-            total = p.mma(fragment, owned.fragment(0, number), total)
-        return total
 
     def _place(self, first_key: SSAValue) -> Place:
         p = self.program

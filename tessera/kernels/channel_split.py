@@ -11,7 +11,7 @@ from tessera.dialects import wave
 from tessera.dialects.wave_types import LdsType
 from tessera.kernels.attention_problem import AttentionProblem
 from tessera.kernels.program import KernelProgram
-from tessera.kernels.row_tiles import TILE
+from tessera.kernels.row_tiles import TILE, OwnedRows, SharedTile
 
 ELEMENTS = TILE * TILE
 """Numbers of one accumulator."""
@@ -28,7 +28,7 @@ class ChannelSplit:
     def __init__(
         self, program: KernelProgram, problem: AttentionProblem, parts: int, exchanged: int
     ) -> None:
-        """`exchanged` is how many accumulators `complete` gets at once."""
+        """`exchanged` is how many accumulators `products` gives at once."""
         p = self.program = program
         self.problem, self.parts = problem, parts
         wave_id = p.insert(wave.WaveIdOp())
@@ -48,14 +48,48 @@ class ChannelSplit:
         """Channels of all parts together, those past the end included."""
         return TILE * self.parts * self.tiles(channel_tiles)
 
-    def channel(self, channel_tiles: int, tile: int) -> SSAValue | int:
-        """First channel of a tile that this wave owns."""
+    def channels(self, channel_tiles: int) -> list[SSAValue | int]:
+        """First channels of the tiles that this wave owns."""
+        count = self.tiles(channel_tiles)
         if self.parts == 1:
-            return TILE * tile
+            return [TILE * tile for tile in range(count)]
         p = self.program
-        return p.add(p.mul(self.part, TILE * self.tiles(channel_tiles)), TILE * tile)
+        first = p.mul(self.part, TILE * count)
+        return [p.add(first, TILE * tile) for tile in range(count)]
 
-    def complete(self, partial: Sequence[SSAValue]) -> list[SSAValue]:
+    def products(
+        self,
+        pairs: Sequence[tuple[SharedTile, OwnedRows, Sequence[SSAValue | int]]],
+        row_tiles: range,
+    ) -> list[list[SSAValue]]:
+        """Shared rows times owned rows over all channels: per pair one accumulator a row tile.
+
+        A pair is (shared rows, owned rows, first channels of the tiles that this wave owns).
+        """
+        p = self.program
+        partial = [
+            self._partial(tile, owned, TILE * row, channels)
+            for tile, owned, channels in pairs
+            for row in row_tiles
+        ]
+        p.schedule_barrier()
+        sums = self._complete(partial)
+        count = len(row_tiles)
+        return [sums[first : first + count] for first in range(0, len(sums), count)]
+
+    def _partial(
+        self, tile: SharedTile, owned: OwnedRows, row: int, channels: Sequence[SSAValue | int]
+    ) -> SSAValue:
+        """16 shared rows times the owned rows, contracted along the owned channels."""
+        p, problem = self.program, self.problem
+        p.schedule_barrier()
+        total = p.zero(problem.accumulator)
+        for number, channel in enumerate(channels):
+            fragment = tile.fragment(problem.fragment("a"), row, channel)
+            total = p.mma(fragment, owned.fragment(0, number), total)
+        return total
+
+    def _complete(self, partial: Sequence[SSAValue]) -> list[SSAValue]:
         """The sums over all parts of accumulators that are partial sums in each wave."""
         if self.parts == 1:
             return list(partial)

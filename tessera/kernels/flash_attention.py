@@ -10,12 +10,12 @@ from xdsl.ir import Operation, SSAValue
 from tessera.dialects import wave
 from tessera.kernels.attention_geometry import (
     Heads,
+    SequencePair,
     Visibility,
     keys_of_queries,
     on_existing_rows,
     query_tile,
 )
-from tessera.kernels.attention_geometry import Sequence as Problem
 from tessera.kernels.attention_problem import (
     FORWARD_OPERANDS,
     AttentionProblem,
@@ -72,7 +72,7 @@ class AttentionProgram:
         wave_id = p.insert(wave.WaveIdOp())
         head_index = p.div(workgroup, p["q_tiles"])
         head = p.rem(head_index, p["heads"])
-        sequence = Problem(p, problem, p.div(head_index, p["heads"]))
+        sequence = SequencePair(p, problem, p.div(head_index, p["heads"]))
         self.heads = Heads(p, problem, sequence, head, p.div(head, p["group"]))
         self.first_query = p.mul(query_tile(p, problem, workgroup), schedule.queries)
         self.wave_row = p.mul(wave_id, schedule.queries_per_wave)

@@ -8,7 +8,7 @@ from xdsl.dialects import func
 from xdsl.ir import Operation, SSAValue
 
 from tessera.dialects import wave
-from tessera.kernels.attention_geometry import Heads, Sequence, on_existing_rows
+from tessera.kernels.attention_geometry import Heads, SequencePair, on_existing_rows
 from tessera.kernels.attention_problem import (
     AttentionProblem,
     contract_options,
@@ -119,7 +119,7 @@ def first_kernel(problem: BackwardProblem) -> tuple[func.FuncOp, LaunchRule]:
         workgroup, wave_id = p.insert(wave.WorkgroupIdOp()), p.insert(wave.WaveIdOp())
         head_index = p.div(workgroup, p["q_tiles"])
         head = p.rem(head_index, p["heads"])
-        sequence = Sequence(p, part, p.div(head_index, p["heads"]))
+        sequence = SequencePair(p, part, p.div(head_index, p["heads"]))
         heads = Heads(p, part, sequence, head, p.div(head, p["group"]))
         first = p.mul(p.rem(workgroup, p["q_tiles"]), TILE * PRE_WAVES)
         query = p.add(first, p.mul(wave_id, TILE))
