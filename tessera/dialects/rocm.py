@@ -32,7 +32,6 @@ from xdsl.utils.exceptions import VerifyException
 
 from tessera.contracts import (
     CONTRACTS,
-    DTYPE_BYTES,
     ELEMENTWISE_FUNCTIONS,
     FLOAT_DTYPES,
     HALF_DTYPES,
@@ -50,6 +49,7 @@ from tessera.dialects.attributes import (
     to_attribute,
 )
 from tessera.dialects.matmul_options import MatmulOptions, MatmulSchedule
+from tessera.dialects.rocm_contracts import CONTRACT_OPS, AsyncCopyOp, MfmaOp, WaitOp
 from tessera.dialects.tensor_op import TensorOp
 from tessera.dialects.tensors import verify_against_contract
 from tessera.dialects.views import verify_view
@@ -293,69 +293,6 @@ class ViewOp(IRDLOperation):
             self.source.type,
             self.result.type,
         )
-
-
-class ContractOp(IRDLOperation):
-    """Base of the contract ops: a demand of the kernel named `for_kernel`, checked before it is."""
-
-    for_kernel = attr_def(StringAttr)
-    # A demand has no operands; the effect keeps it from being removed as dead code.
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
-    assembly_format = "attr-dict"
-
-    def __init__(self, options: Mapping[str, object]) -> None:
-        super().__init__(attributes={name: to_attribute(value) for name, value in options.items()})
-
-
-@irdl_op_definition
-class MfmaOp(ContractOp):
-    """The kernel needs a matrix instruction: m x n x k of `dtype` summed in `accumulator_dtype`."""
-
-    name = "tessera_rocm.mfma"
-    m = attr_def(IntegerAttr)
-    n = attr_def(IntegerAttr)
-    k = attr_def(IntegerAttr)
-    dtype = attr_def(StringAttr)
-    accumulator_dtype = attr_def(StringAttr)
-
-    def verify_(self) -> None:
-        check_positive(self, "m", "n", "k")
-        check_choice(self, "dtype", (*HALF_DTYPES, "i8", "i4"))
-        check_choice(self, "accumulator_dtype", ("f32", "i32"))
-
-
-@irdl_op_definition
-class AsyncCopyOp(ContractOp):
-    """The kernel keeps a `rows` x `columns` tile of `operand` in local memory, fetched ahead.
-
-    The fetch of the next tile is in flight while the present one is computed on.
-    """
-
-    name = "tessera_rocm.async_copy"
-    operand = attr_def(StringAttr)
-    rows = attr_def(IntegerAttr)
-    columns = attr_def(IntegerAttr)
-    dtype = attr_def(StringAttr)
-
-    def verify_(self) -> None:
-        check_positive(self, "rows", "columns")
-        check_choice(self, "dtype", DTYPE_BYTES)
-
-
-@irdl_op_definition
-class WaitOp(ContractOp):
-    """The kernel waits until at most `pending` of its asynchronous copies are in flight."""
-
-    name = "tessera_rocm.wait"
-    pending = attr_def(IntegerAttr)
-
-    def verify_(self) -> None:
-        pending = self.pending.value.data
-        if pending < 0:
-            raise VerifyException(f"{self.name}: pending = {pending} must be at least 0")
-
-
-CONTRACT_OPS: tuple[type[ContractOp], ...] = (MfmaOp, AsyncCopyOp, WaitOp)
 
 
 @irdl_op_definition

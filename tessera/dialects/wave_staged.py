@@ -1,8 +1,17 @@
-"""Operations on staged tiles between global memory and LDS: a tile in registers to another."""
+"""Operations on staged tiles: fetched into registers, changed there, written to LDS."""
 
 from __future__ import annotations
 
-from xdsl.dialects.builtin import StringAttr, UnitAttr, i32
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    StringAttr,
+    UnitAttr,
+    i32,
+    i64,
+)
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -15,10 +24,122 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import (
+    MemoryReadEffect,
+    MemoryWriteEffect,
+    Pure,
+)
 from xdsl.utils.exceptions import VerifyException
 
-from tessera.dialects.wave_types import AXES, LdsType, PointerType, StagedType
+from tessera.dialects.wave_types import (
+    AXES,
+    LdsType,
+    PointerType,
+    StagedType,
+)
+
+
+@irdl_op_definition
+class StageOp(IRDLOperation):
+    """Read one tile from global memory into the registers of the workgroup's threads.
+
+    Tile element (r, c) is at `pointer[r * stride + c]`. Rows at or past `row_limit` hold anything
+    finite that valid rows hold or 0, or are zero with `zero_rows`; columns at or past
+    `column_limit` are zero, or with `any_columns` anything. Where rows overlap in memory, missing
+    rows may hold what the valid ones do. Nothing outside the limits is read; a limit is at least 1.
+    `alignment` is in bytes, of every row's start. `order`, for the arrangement `blocks`, lists
+    which row of each group of len(order) comes at which place.
+    """
+
+    name = "wave.stage"
+    pointer = operand_def(PointerType)
+    stride = operand_def(i32)
+    row_limit = opt_operand_def(i32)
+    column_limit = opt_operand_def(i32)
+    result = result_def(StagedType)
+    zero_rows = opt_attr_def(UnitAttr)
+    any_columns = opt_attr_def(UnitAttr)
+    alignment = attr_def(IntegerAttr)
+    threads = attr_def(IntegerAttr)
+    order = opt_attr_def(DenseArrayBase)
+    irdl_options = (AttrSizedOperandSegments(),)
+    traits = traits_def(MemoryReadEffect())
+
+    def __init__(
+        self,
+        pointer: SSAValue,
+        stride: SSAValue,
+        staged: StagedType,
+        threads: int,
+        alignment: int,
+        row_limit: SSAValue | None = None,
+        column_limit: SSAValue | None = None,
+        zero_rows: bool = False,
+        any_columns: bool = False,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        attributes: dict[str, Attribute] = {
+            "alignment": IntegerAttr(alignment, i64),
+            "threads": IntegerAttr(threads, i64),
+        }
+        if zero_rows:
+            attributes["zero_rows"] = UnitAttr()
+        if any_columns:
+            attributes["any_columns"] = UnitAttr()
+        if order is not None:
+            attributes["order"] = DenseArrayBase.from_list(i64, list(order))
+        super().__init__(
+            operands=[pointer, stride, optional_operand(row_limit), optional_operand(column_limit)],
+            result_types=[staged],
+            attributes=attributes,
+        )
+
+    def verify_(self) -> None:
+        if self.zero_rows is not None and self.row_limit is None:
+            raise VerifyException("wave.stage: zero_rows needs a row_limit")
+
+
+@irdl_op_definition
+class CommitOp(IRDLOperation):
+    """Write a staged tile into LDS: as in memory, or with `transposed` with its axes swapped.
+
+    Only the arrangement `blocks` can be transposed. `order` is that of the tile's wave.stage; it
+    places the rows of a transposed tile, while an untransposed one has them as in memory.
+    """
+
+    name = "wave.commit"
+    staged = operand_def(StagedType)
+    lds = operand_def(LdsType)
+    threads = attr_def(IntegerAttr)
+    transposed = opt_attr_def(UnitAttr)
+    order = opt_attr_def(DenseArrayBase)
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "$staged `,` $lds attr-dict `:` type($staged) `,` type($lds)"
+
+    def __init__(
+        self,
+        staged: SSAValue,
+        lds: SSAValue,
+        threads: int,
+        transposed: bool = False,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        attributes: dict[str, Attribute] = {"threads": IntegerAttr(threads, i64)}
+        if transposed:
+            attributes["transposed"] = UnitAttr()
+        if order is not None:
+            attributes["order"] = DenseArrayBase.from_list(i64, list(order))
+        super().__init__(operands=[staged, lds], attributes=attributes)
+
+    def verify_(self) -> None:
+        staged, lds = self.staged.type, self.lds.type
+        assert isinstance(staged, StagedType)
+        assert isinstance(lds, LdsType)
+        if self.transposed is not None and staged.arrangement.data != "blocks":
+            raise VerifyException("wave.commit: only the arrangement blocks can be transposed")
+        shape = staged.shape if self.transposed is None else staged.shape[::-1]
+        if shape != lds.shape:
+            raise VerifyException(f"wave.commit: a {shape} tile does not fit {lds.shape}")
 
 
 @irdl_op_definition
@@ -157,3 +278,8 @@ class CommitDequantizedOp(IRDLOperation):
 
 PACKED_NUMBERS = {"i4": 2, "u4": 2, "i8": 1}
 """Numbers in one byte of a tile that is dequantized."""
+
+
+def optional_operand(value: SSAValue | None) -> list[SSAValue]:
+    """An optional operand as xDSL takes it: a list of at most one."""
+    return [] if value is None else [value]

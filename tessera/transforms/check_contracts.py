@@ -17,14 +17,8 @@ from xdsl.passes import ModulePass
 
 from tessera.contracts import CONTRACTS, DTYPE_BYTES
 from tessera.dialects.attributes import options_of
-from tessera.dialects.rocm import (
-    AsyncCopyOp,
-    ContractOp,
-    Directive,
-    LaunchOp,
-    MfmaOp,
-    WaitOp,
-)
+from tessera.dialects.rocm import Directive, LaunchOp
+from tessera.dialects.rocm_contracts import AsyncCopyOp, ContractOp, MfmaOp, WaitOp
 from tessera.errors import CompileError, DtypeError, ResourceError, TargetError, supported
 from tessera.launch_rule import rules_from_json
 from tessera.targets import DEFAULT_ROCM_CHIP, Target, resolve_target

@@ -11,7 +11,8 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass
 
-from tessera.dialects.rocm import ContractOp, Directive
+from tessera.dialects.rocm import Directive
+from tessera.dialects.rocm_contracts import ContractOp
 
 
 @dataclass(frozen=True)
