@@ -19,6 +19,7 @@ from kernel_runs import DTYPES, HALF
 
 from tessera import reference, testing
 from tessera.errors import TesseraError
+from tessera.runtime.host_buffers import TemporaryPool, numpy_dtype
 from tessera.testing import GRADIENT_GATE, LENGTHS, random_attention, random_tensor
 
 GATED_CAUSAL = (False, "top_left", "bottom_right")
@@ -189,3 +190,31 @@ def test_b23_lengths_zero_and_one(executor, seq_q, seq_k, causal):
     o, lse, *gradients = run_both(executor, q, k, v, do, causal=causal)
     check_forward(o, lse, q, k, v, causal=causal)
     check_backward(tuple(gradients), q, k, v, do, causal=causal)
+
+
+# Workspaces (lse, delta, partial sums of the bias gradient) lie between canaries as operands do.
+@pytest.mark.parametrize("size", [(17, 33, 16), (33, 17, 40), (1, 1, 64)], ids=str)
+def test_workspaces_between_canaries(monkeypatch, size):
+    guards = []
+
+    def guarded_temporaries(pool):
+        taken = {}
+        for index, slot in pool._temporaries.items():
+            guard = testing.guarded_empty((slot.elements,), numpy_dtype(slot.dtype))
+            guards.append(guard)
+            taken[index] = guard.array
+        return taken
+
+    monkeypatch.setattr(TemporaryPool, "take", guarded_temporaries)
+    monkeypatch.setattr(TemporaryPool, "give_back", lambda pool, arrays: None)
+    seq_q, seq_k, head_dim = size
+    q, k, v = random_attention(seq_q, seq_k, head_dim, np.float16, heads=2, seed=3)
+    do = random_tensor(q.shape, np.float16, 4)
+    options = {"causal": "bottom_right", "bias": random_tensor((2, 1, seq_k), np.float32, 5)}
+    o, _ = run_forward("emulator", q, k, v, **options)
+    guards.clear()
+    gradients = run_backward("emulator", q, k, v, o, None, do, **options, bias_gradient=True)
+    assert len(guards) == 3
+    for guard in guards:
+        guard.check("workspace")
+    check_backward(tuple(gradients[:3]), q, k, v, do, **options)
